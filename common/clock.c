@@ -1,0 +1,194 @@
+#include "common/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/timex.h>
+#include <time.h>
+
+#ifdef SNOWFLEET_TEST_CLOCK
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+
+#define NS_PER_S INT64_C(1000000000)
+#define NS_PER_MS INT64_C(1000000)
+
+#define STEP_MIN_NS NS_PER_MS
+#define SLEW_PER_MILLE 1
+
+/* The two clocks cannot be read at one moment.  A thread interrupted between the readings would
+ * see a step that never was, so the wall clock is read between two looks at the boot clock, and
+ * again when these lie further apart than this. */
+#define READING_MAX_NS INT64_C(100000)
+#define READING_ATTEMPTS 8
+
+static int64_t kernel_ns(clockid_t id) {
+    struct timespec now;
+
+    clock_gettime(id, &now); /* fails only for an unknown clock */
+    return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static struct instant_ns system_now_ns(void *self) {
+    struct instant_ns best = {0, 0};
+    int64_t best_width_ns = INT64_MAX;
+    int attempt;
+
+    (void)self;
+    for (attempt = 0; attempt < READING_ATTEMPTS && best_width_ns > READING_MAX_NS; attempt++) {
+        int64_t before_ns = kernel_ns(CLOCK_BOOTTIME);
+        int64_t wall_ns = kernel_ns(CLOCK_REALTIME);
+        int64_t width_ns = kernel_ns(CLOCK_BOOTTIME) - before_ns;
+
+        if (width_ns < best_width_ns) {
+            best_width_ns = width_ns;
+            best = (struct instant_ns){.wall_ns = wall_ns, .boot_ns = before_ns + width_ns / 2};
+        }
+    }
+    return best;
+}
+
+static int64_t system_timer_ns(void *self, int64_t wall_ns) {
+    (void)self;
+    return wall_ns;
+}
+
+struct clock clock_system(void) {
+    return (struct clock){.now_ns = system_now_ns, .timer_ns = system_timer_ns, .self = NULL};
+}
+
+static uint64_t whole_ms(int64_t ns) {
+    return ns > 0 ? (uint64_t)(ns / NS_PER_MS) : 0;
+}
+
+struct instant clock_now(const struct clock *clock) {
+    struct instant_ns now = clock_now_ns(clock);
+
+    return (struct instant){.wall_ms = whole_ms(now.wall_ns), .boot_ms = whole_ms(now.boot_ns)};
+}
+
+struct instant_ns clock_now_ns(const struct clock *clock) {
+    return clock->now_ns(clock->self);
+}
+
+enum status clock_quality(struct clock_quality *quality, struct error *err) {
+    struct timex kernel = {.modes = 0}; /* read only */
+
+    if (adjtimex(&kernel) < 0)
+        return error_set(err, STATUS_SYSTEM, "adjtimex: %s", strerror(errno));
+    *quality = (struct clock_quality){
+        .synchronized = !(kernel.status & STA_UNSYNC),
+        .max_error_ns = kernel.maxerror * 1000,               /* it counts in us */
+        .frequency_ppb = kernel.freq * INT64_C(1000) / 65536, /* in ppm, 16 bits of fraction */
+    };
+    return STATUS_OK;
+}
+
+int64_t clock_watch_step(struct clock_watch *watch, struct instant_ns now) {
+    struct instant_ns last = watch->last;
+    bool started = watch->started;
+    int64_t elapsed_ns, change_ns, explained_ns;
+
+    *watch = (struct clock_watch){.started = true, .last = now};
+    if (!started)
+        return 0;
+    elapsed_ns = now.boot_ns - last.boot_ns;
+    change_ns = (now.wall_ns - last.wall_ns) - elapsed_ns;
+    explained_ns = STEP_MIN_NS;
+    if (elapsed_ns > 0)
+        explained_ns += elapsed_ns / 1000 * SLEW_PER_MILLE;
+    return change_ns > explained_ns || change_ns < -explained_ns ? change_ns : 0;
+}
+
+#ifdef SNOWFLEET_TEST_CLOCK
+
+#define PPM INT64_C(1000000)
+
+/* a * b / c without overflow on the way, rounded down, held within int64_t. */
+static int64_t scaled(int64_t a, int64_t b, int64_t c) {
+    __int128 product = (__int128)a * b;
+    __int128 quotient = product / c;
+
+    if (product % c != 0 && (product < 0) != (c < 0))
+        quotient--;
+    if (quotient > INT64_MAX)
+        return INT64_MAX;
+    return quotient < INT64_MIN ? INT64_MIN : (int64_t)quotient;
+}
+
+static struct clock_page read_page(const struct clock_page *shared) {
+    for (;;) {
+        struct clock_page page;
+
+        page.sequence = __atomic_load_n(&shared->sequence, __ATOMIC_ACQUIRE);
+        page.wall_offset_ns = __atomic_load_n(&shared->wall_offset_ns, __ATOMIC_RELAXED);
+        page.boot_offset_ns = __atomic_load_n(&shared->boot_offset_ns, __ATOMIC_RELAXED);
+        page.anchor_boot_ns = __atomic_load_n(&shared->anchor_boot_ns, __ATOMIC_RELAXED);
+        page.rate_ppm = __atomic_load_n(&shared->rate_ppm, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (page.sequence % 2 == 0 &&
+            page.sequence == __atomic_load_n(&shared->sequence, __ATOMIC_RELAXED))
+            return page;
+        sched_yield();
+    }
+}
+
+static struct instant_ns bend(const struct clock_page *page, struct instant_ns real) {
+    return (struct instant_ns){
+        .wall_ns = real.wall_ns + page->wall_offset_ns +
+                   scaled(real.boot_ns - page->anchor_boot_ns, page->rate_ppm, PPM),
+        .boot_ns = real.boot_ns + page->boot_offset_ns,
+    };
+}
+
+static struct instant_ns page_now_ns(void *self) {
+    struct clock_page page = read_page(self);
+
+    return bend(&page, system_now_ns(NULL));
+}
+
+static int64_t page_timer_ns(void *self, int64_t wall_ns) {
+    struct clock_page page = read_page(self);
+    struct instant_ns real = system_now_ns(NULL);
+    int64_t ahead_ns = wall_ns - bend(&page, real).wall_ns;
+    int64_t real_ahead_ns;
+
+    if (page.rate_ppm <= -PPM) /* it stands still or runs backwards */
+        return ahead_ns > 0 ? INT64_MAX : real.wall_ns;
+    /* Rounded up: a timer that fires early only has to be armed again. */
+    real_ahead_ns = -scaled(-ahead_ns, PPM, PPM + page.rate_ppm);
+    return real_ahead_ns > INT64_MAX - real.wall_ns ? INT64_MAX : real.wall_ns + real_ahead_ns;
+}
+
+enum status clock_test_page(const char *path, struct clock *clock, struct error *err) {
+    enum status status = STATUS_OK;
+    struct stat file;
+    void *page;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_set(err, STATUS_SYSTEM, "clock page %s: %s", path, strerror(errno));
+    if (fstat(fd, &file) < 0) {
+        status = error_set(err, STATUS_SYSTEM, "clock page %s: %s", path, strerror(errno));
+        goto out;
+    }
+    if (file.st_size < (off_t)sizeof(struct clock_page)) {
+        status = error_set(err, STATUS_INVALID, "clock page %s: must hold %zu bytes, has %lld",
+                           path, sizeof(struct clock_page), (long long)file.st_size);
+        goto out;
+    }
+    page = mmap(NULL, sizeof(struct clock_page), PROT_READ, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        status = error_set(err, STATUS_SYSTEM, "clock page %s: %s", path, strerror(errno));
+        goto out;
+    }
+    *clock = (struct clock){.now_ns = page_now_ns, .timer_ns = page_timer_ns, .self = page};
+out:
+    close(fd);
+    return status;
+}
+
+#endif
