@@ -1,0 +1,87 @@
+#include <string.h>
+
+#include "common/options.h"
+#include "common/options_value.h"
+
+#define HELP_WIDTH 80
+#define HELP_INDENT 8
+
+static bool has_value(const struct option *option, const void *values) {
+    return option->fallback || !option->given_offset ||
+           *(const bool *)((const char *)values + option->given_offset);
+}
+
+void options_visit(const struct option_set *set, const void *values,
+                   void (*visit)(void *arg, const char *name, const char *text), void *arg) {
+    const struct option *const *table;
+    const struct option *option;
+    char buffer[OPTION_TEXT_SIZE];
+
+    for (table = set->tables; *table; table++) {
+        for (option = *table; option->name; option++) {
+            const char *text = has_value(option, values) ? option_value_show(option, values, buffer)
+                                                         : "";
+
+            visit(arg, option->name, option->secret && text[0] != '\0' ? "***" : text);
+        }
+    }
+}
+
+/* Prints text word by word, broken into lines and indented; *column is where the line stands, 0
+ * for none begun. */
+static void print_words(FILE *out, const char *text, int *column) {
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+
+        if (*column == 0 || *column + 1 + len > HELP_WIDTH) {
+            fprintf(out, "%s%*s", *column ? "\n" : "", HELP_INDENT, "");
+            *column = HELP_INDENT;
+        } else {
+            fputc(' ', out);
+            ++*column;
+        }
+        fprintf(out, "%.*s", len, text);
+        *column += len;
+        text += len;
+        text += strspn(text, " ");
+    }
+}
+
+static void print_option(FILE *out, const struct option *option) {
+    char limits[OPTION_TEXT_SIZE], variable[OPTION_TEXT_SIZE], facts[4 * OPTION_TEXT_SIZE];
+    bool has_argument = option->type != OPTION_BOOL;
+    const char *fallback = option->fallback;
+    int column = 0;
+
+    if (fallback && fallback[0] == '\0')
+        fallback = "off";
+    option_value_limits(option, limits);
+    option_environment_name(option->name, variable);
+    snprintf(facts, sizeof facts, "(%s%s%s%s%s%s)", limits, limits[0] ? "; " : "",
+             fallback ? "default " : "", fallback ? fallback : "", fallback ? "; " : "", variable);
+    fprintf(out, "  --%s%s%s\n", option->name, has_argument ? " " : "",
+            has_argument ? option->argument : "");
+    print_words(out, option->help, &column);
+    print_words(out, facts, &column);
+    fputc('\n', out);
+}
+
+void options_help(const struct option_set *set, FILE *out) {
+    static const struct option config = {
+        .name = "config",
+        .type = OPTION_STRING,
+        .argument = "FILE",
+        .help = "Read settings from this file's lines NAME = VALUE; NAME as here, without dashes. "
+                "A flag goes before its environment variable, that before the file.",
+    };
+    const struct option *const *table;
+    const struct option *option;
+
+    fprintf(out, "Usage: %s %s\n%s\n\n", set->program, set->usage, set->summary);
+    for (table = set->tables; *table; table++) {
+        for (option = *table; option->name; option++)
+            print_option(out, option);
+    }
+    print_option(out, &config);
+    fputs("  --version\n        Print the version.\n  --help\n        Print this.\n", out);
+}
