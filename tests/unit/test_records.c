@@ -1,0 +1,878 @@
+#include "common/records.h"
+
+#include "common/snowflake.h"
+#include "tests/support/check.h"
+
+#define ROWS(table) (sizeof(table) / sizeof(table)[0])
+
+#define ERA "e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0"
+#define OLD_ERA "0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d"
+#define CLAIM "c1a1c1a1c1a1c1a1c1a1c1a1c1a1c1a1"
+#define INSTANCE "0123456789abcdef0123456789abcdef"
+
+static const char meta_text[] =
+    "{\"format\":1,\"serial\":\"9007199254740993\",\"era\":\"" ERA "\",\"earlier_eras\":[\"" OLD_ERA
+    "\"],\"floor_ms\":\"1748736000000\",\"epoch_ms\":\"1704067200000\","
+    "\"machine_id_range\":\"0-1023\",\"reserved\":[0,\"10-12\",1023],\"max_window_ms\":60000,"
+    "\"quiet_time_ms\":90000,\"max_offset_ms\":500,\"mode\":\"FROZEN\","
+    "\"reason\":\"restored from backup\",\"if_needed\":true}";
+static const char own_text[] =
+    "{\"claim\":\"" CLAIM "\",\"instance\":\"" INSTANCE "\",\"identity\":\"prod/ids-0\","
+    "\"addresses\":{\"http\":\"10.0.0.1:8080\",\"grpc\":\"[fd00::1]:50051\"}}";
+static const char node_text[] =
+    "{\"identity\":\"prod/ids-0\",\"addresses\":{\"http\":\"ids-0.ids:8080\",\"grpc\":\"\"},"
+    "\"version\":\"0.1.0\",\"attempt\":\"3\",\"missing\":2,\"wanted\":[7],\"held\":[],"
+    "\"refused\":[1,2],\"synchronized\":true,\"max_error_ns\":\"18446744073709551615\"}";
+static const char assign_text[] =
+    "{\"attempt\":\"3\",\"machine_ids\":[7,8],\"refused\":\"\",\"retry_after_ms\":1500,"
+    "\"give_up\":[{\"machine_id\":5,\"claim\":\"" CLAIM "\"}],\"drain\":true,"
+    "\"clock_ok_until_ms\":\"1748736060000\"}";
+static const char leader_text[] = "{\"instance\":\"" INSTANCE
+                                  "\",\"addresses\":{\"http\":\"10.0.0.9:8090\",\"grpc\":\"\"}}";
+
+static struct error err;
+
+/* text with the first from replaced by to, the caller's to free(). */
+static char *with(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    char *changed = NULL;
+
+    if (!at || asprintf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) < 0)
+        abort(); /* the table is wrong */
+    return changed;
+}
+
+/* What it takes to test each kind of record alike. */
+static union {
+    struct meta meta;
+    struct own own;
+    struct node node;
+    struct assign assign;
+    struct leader leader;
+} record;
+
+static enum status parse_meta(const char *text, size_t len) {
+    return meta_parse(text, len, &record.meta, &err);
+}
+
+static char *format_meta(const char *before) {
+    return meta_format(&record.meta, before);
+}
+
+static enum status parse_own(const char *text, size_t len) {
+    return own_parse(text, len, &record.own, &err);
+}
+
+static char *format_own(const char *before) {
+    (void)before;
+    return own_format(&record.own);
+}
+
+static enum status parse_node(const char *text, size_t len) {
+    return node_parse(text, len, &record.node, &err);
+}
+
+static char *format_node(const char *before) {
+    (void)before;
+    return node_format(&record.node);
+}
+
+static enum status parse_assign(const char *text, size_t len) {
+    return assign_parse(text, len, &record.assign, &err);
+}
+
+static char *format_assign(const char *before) {
+    return assign_format(&record.assign, before);
+}
+
+static enum status parse_leader(const char *text, size_t len) {
+    return leader_parse(text, len, &record.leader, &err);
+}
+
+static char *format_leader(const char *before) {
+    (void)before;
+    return leader_format(&record.leader);
+}
+
+struct kind {
+    const char *name, *text;
+    enum status (*parse)(const char *text, size_t len);
+    char *(*format)(const char *before);
+    bool rewritten; /* by somebody who may be older than who wrote it */
+};
+static const struct kind meta_kind = {"meta", meta_text, parse_meta, format_meta, true};
+static const struct kind own_kind = {"own", own_text, parse_own, format_own, false};
+static const struct kind node_kind = {"node", node_text, parse_node, format_node, false};
+static const struct kind assign_kind = {"assign", assign_text, parse_assign, format_assign, true};
+static const struct kind leader_kind = {"leader", leader_text, parse_leader, format_leader, false};
+static const struct kind *const kinds[] = {&meta_kind, &own_kind, &node_kind, &assign_kind,
+                                           &leader_kind};
+
+/* --- every kind --- */
+
+static void what_is_written_is_read_and_spelt_the_same(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(kinds); i++) {
+        const struct kind *kind = kinds[i];
+        char *text;
+
+        CHECK_ROW(kind->name, kind->parse(kind->text, strlen(kind->text)) == STATUS_OK);
+        text = kind->format(NULL);
+        CHECK_TEXT(text, kind->text);
+        free(text);
+    }
+}
+
+static void blanks_and_order_do_not_count_on_reading(void) {
+    static const char turned[] = " {\n \"addresses\" : {\"grpc\":\"\", \"http\":\"10.0.0.9:8090\"},"
+                                 "\t\"instance\": \"" INSTANCE "\" }\n";
+    char *text;
+
+    CU_ASSERT_EQUAL(parse_leader(turned, strlen(turned)), STATUS_OK);
+    text = format_leader(NULL);
+    CHECK_TEXT(text, leader_text);
+    free(text);
+}
+
+static void equal_structs_give_equal_bytes(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(kinds); i++) {
+        char *first, *again;
+
+        /* What stood in the memory before, behind the ends of strings, must not show. */
+        memset(&record, 'x', sizeof record);
+        CHECK_ROW(kinds[i]->name,
+                  kinds[i]->parse(kinds[i]->text, strlen(kinds[i]->text)) == STATUS_OK);
+        first = kinds[i]->format(NULL);
+        again = kinds[i]->format(NULL);
+        CHECK_TEXT(first, again);
+        free(first);
+        free(again);
+    }
+}
+
+static void unknown_fields_are_ignored_and_kept_on_rewriting(void) {
+    static const char unknown[] =
+        "\"new\":{\"deep\":[1,2.5,null]},\"zone\":\"b\",\"big\":9223372036854775807";
+    size_t i;
+
+    for (i = 0; i < ROWS(kinds); i++) {
+        const struct kind *kind = kinds[i];
+        char first[80], *newer, *kept, *expected;
+
+        snprintf(first, sizeof first, "{%s,", unknown);
+        newer = with(kind->text, "{", first);
+        CHECK_ROW(kind->name, kind->parse(newer, strlen(newer)) == STATUS_OK);
+        kept = kind->format(newer);
+        if (kind->rewritten) {
+            if (asprintf(&expected, "%.*s,%s}", (int)strlen(kind->text) - 1, kind->text, unknown) <
+                0)
+                abort();
+            CHECK_TEXT(kept, expected);
+            free(expected);
+        } else {
+            CHECK_TEXT(kept, kind->text);
+        }
+        free(newer);
+        free(kept);
+    }
+}
+
+static void known_fields_of_the_text_before_do_not_come_back(void) {
+    static const char before[] =
+        "{\"attempt\":\"2\",\"refused\":\"no machine ID free\",\"note\":1}";
+    struct assign assign = {.attempt = 3, .machine_ids = {7}, .n_machine_ids = 1};
+    char *text = assign_format(&assign, before);
+
+    CHECK_TEXT(text, "{\"attempt\":\"3\",\"machine_ids\":[7],\"refused\":\"\",\"retry_after_ms\":0,"
+                     "\"give_up\":[],\"drain\":false,\"clock_ok_until_ms\":\"0\",\"note\":1}");
+    free(text);
+}
+
+static void a_text_before_that_is_no_record_has_nothing_to_keep(void) {
+    static const char *const befores[] = {"", "nonsense", "[1]", "{\"a\":1,\"a\":2}"};
+    struct assign assign = {.attempt = 1};
+    char *expected = assign_format(&assign, NULL);
+    size_t i;
+
+    for (i = 0; i < ROWS(befores); i++) {
+        char *text = assign_format(&assign, befores[i]);
+
+        CHECK_ROW(befores[i], strcmp(text, expected) == 0);
+        free(text);
+    }
+    free(expected);
+}
+
+static const struct {
+    const char *row, *text;
+    size_t len; /* 0: strlen */
+    const char *says;
+} no_records[] = {
+    {"empty", "", 0, "not JSON"},
+    {"blank", "  ", 0, "not JSON"},
+    {"a list", "[]", 0, "must be a JSON object, got a list"},
+    {"a number", "1", 0, "not JSON"},
+    {"cut", "{\"claim\":\"c1", 0, "not JSON at byte 12"},
+    {"something behind", "{} {}", 0, "not JSON at byte 4"},
+    {"a NUL behind", "{}\0", 3, "not JSON"},
+    {"a NUL in a string", "{\"identity\":\"a\\u0000b\"}", 0, "not JSON"},
+    {"a bare NUL in a string", "{\"identity\":\"a\0b\"}", 18, "not JSON"},
+    {"no UTF-8", "{\"identity\":\"\xff\"}", 0, "not JSON"},
+    {"a field twice", "{\"attempt\":\"1\",\"attempt\":\"1\"}", 0, "not JSON"},
+    {"an unknown field twice", "{\"new\":1,\"new\":1}", 0, "not JSON"},
+    {"a comment", "{} // none", 0, "not JSON"},
+    {"no fields", "{}", 0, "got nothing"},
+};
+
+static void what_is_no_record_is_refused_and_changes_nothing(void) {
+    size_t i, k;
+
+    for (i = 0; i < ROWS(no_records); i++) {
+        size_t len = no_records[i].len ? no_records[i].len : strlen(no_records[i].text);
+
+        for (k = 0; k < ROWS(kinds); k++) {
+            char untouched[sizeof record];
+
+            memset(&record, 'x', sizeof record);
+            memset(untouched, 'x', sizeof untouched);
+            CHECK_ROW(no_records[i].row,
+                      kinds[k]->parse(no_records[i].text, len) == STATUS_PROTOCOL);
+            CHECK_ROW(no_records[i].row, memcmp(&record, untouched, sizeof record) == 0);
+            CHECK_ROW(no_records[i].row, err.status == STATUS_PROTOCOL);
+            CHECK_ROW(err.message,
+                      strncmp(err.message, kinds[k]->name, strlen(kinds[k]->name)) == 0);
+            CHECK_ROW(err.message, strstr(err.message, no_records[i].says) != NULL);
+        }
+    }
+}
+
+/* --- refusals name the field, what it must be and what it is --- */
+
+#define IDS_65                                                                                     \
+    "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,"   \
+    "33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,"   \
+    "63,64]"
+#define CHARS_127                                                                                  \
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"                             \
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
+#define CHARS_254 CHARS_127 CHARS_127
+
+static const struct {
+    const struct kind *kind;
+    const char *row, *from, *to, *message;
+} refusals[] = {
+    /* meta */
+    {&meta_kind, "no format", "\"format\":1,", "", "meta: format must be 1.., got nothing"},
+    {&meta_kind, "format 0", "\"format\":1", "\"format\":0", "meta: format must be 1.., got 0"},
+    {&meta_kind, "format as a string", "\"format\":1", "\"format\":\"1\"",
+     "meta: format must be 1.., got \"1\""},
+    {&meta_kind, "a serial without quotes", "\"9007199254740993\"", "9007199254740993",
+     "meta: serial must be 0..9223372036854775807 as a string, got 9007199254740993"},
+    {&meta_kind, "a serial with a leading zero", "\"9007", "\"09007",
+     "meta: serial must be 0..9223372036854775807 as a string, got \"09007199254740993\""},
+    {&meta_kind, "a serial above 63 bits", "9007199254740993", "9223372036854775808",
+     "meta: serial must be 0..9223372036854775807 as a string, got \"9223372036854775808\""},
+    {&meta_kind, "no era", "\"era\":\"" ERA "\",", "", "meta: era must be a string, got nothing"},
+    {&meta_kind, "a short era", ERA, "e0e0",
+     "meta: era must be 32 lower-case hex digits, got e0e0"},
+    {&meta_kind, "no earlier eras", "\"earlier_eras\":[\"" OLD_ERA "\"],", "",
+     "meta: earlier_eras must be a list of up to 64, got nothing"},
+    {&meta_kind, "an earlier era that is none", OLD_ERA, "x",
+     "meta: earlier_eras[0] must be 32 lower-case hex digits, got x"},
+    {&meta_kind, "no floor", "\"floor_ms\":\"1748736000000\",", "",
+     "meta: floor_ms must be 0..3903090455551 as a string, got nothing"},
+    {&meta_kind, "a floor past the epoch's end", "\"1748736000000\"", "\"3903090455552\"",
+     "meta: floor_ms must be 0..3903090455551 as a string, got \"3903090455552\""},
+    {&meta_kind, "no epoch", "\"epoch_ms\":\"1704067200000\",", "",
+     "meta: epoch_ms must be 0..253402300799999 as a string, got nothing"},
+    {&meta_kind, "an epoch in seconds with a fraction", "\"1704067200000\"", "\"1704067200.0\"",
+     "meta: epoch_ms must be 0..253402300799999 as a string, got \"1704067200.0\""},
+    {&meta_kind, "an epoch in the year 10000", "\"1704067200000\"", "\"253402300800000\"",
+     "meta: epoch_ms must be 0..253402300799999 as a string, got \"253402300800000\""},
+    {&meta_kind, "a range as a list", "\"0-1023\"", "[0,1023]",
+     "meta: machine_id_range must be a string \"A-B\" with 0 <= A <= B <= 1023, got a list of 2"},
+    {&meta_kind, "a range that goes down", "\"0-1023\"", "\"9-8\"",
+     "meta: machine_id_range must be A-B with 0 <= A <= B <= 1023, got 9-8"},
+    {&meta_kind, "no reserved", "\"reserved\":[0,\"10-12\",1023],", "",
+     "meta: reserved must be a list of up to 1024, got nothing"},
+    {&meta_kind, "reserved beyond the last", "12\",1023]", "12\",1024]",
+     "meta: reserved[2] must be 0..1023, got 1024"},
+    {&meta_kind, "reserved is negative", "[0,", "[-1,",
+     "meta: reserved[0] must be 0..1023, got -1"},
+    {&meta_kind, "a reserved range beyond the last", "\"10-12\"", "\"10-1024\"",
+     "meta: reserved[1] must be A-B with 0 <= A <= B <= 1023, got 10-1024"},
+    {&meta_kind, "a reserved single as a string", "\"10-12\"", "\"10\"",
+     "meta: reserved[1] must be A-B with 0 <= A <= B <= 1023, got 10"},
+    {&meta_kind, "a reserved null", "[0,", "[null,", "meta: reserved[0] must be 0..1023, got null"},
+    {&meta_kind, "no window", "\"max_window_ms\":60000,", "",
+     "meta: max_window_ms must be 1..3600000, got nothing"},
+    {&meta_kind, "window 0", ":60000", ":0", "meta: max_window_ms must be 1..3600000, got 0"},
+    {&meta_kind, "a window above 1 h", ":60000", ":3600001",
+     "meta: max_window_ms must be 1..3600000, got 3600001"},
+    {&meta_kind, "a window with a fraction", ":60000", ":60000.0",
+     "meta: max_window_ms must be 1..3600000, got 60000.0"},
+    {&meta_kind, "a window as a string", ":60000", ":\"60000\"",
+     "meta: max_window_ms must be 1..3600000, got \"60000\""},
+    {&meta_kind, "a window of true", ":60000", ":true",
+     "meta: max_window_ms must be 1..3600000, got true"},
+    {&meta_kind, "a negative quiet time", ":90000", ":-1",
+     "meta: quiet_time_ms must be 0..604800000, got -1"},
+    {&meta_kind, "a quiet time above 7 days", ":90000", ":604800001",
+     "meta: quiet_time_ms must be 0..604800000, got 604800001"},
+    {&meta_kind, "no offset", "\"max_offset_ms\":500,", "",
+     "meta: max_offset_ms must be 0..3600000, got nothing"},
+    {&meta_kind, "an unknown mode", "FROZEN", "frozen",
+     "meta: mode must be \"OPEN\" or \"FROZEN\", got \"frozen\""},
+    {&meta_kind, "no mode", "\"mode\":\"FROZEN\",", "",
+     "meta: mode must be \"OPEN\" or \"FROZEN\", got nothing"},
+    {&meta_kind, "a reason of two lines", "restored from", "a\\nb",
+     "meta: reason must be up to 127 bytes without control characters, got \"a\\x0ab backup\""},
+    {&meta_kind, "a reason of 128 bytes", "restored from backup", CHARS_127 "f",
+     "meta: reason must be up to 127 bytes without control characters, got \"0123456789abcdef"},
+    {&meta_kind, "no if_needed", ",\"if_needed\":true", "",
+     "meta: if_needed must be true or false, got nothing"},
+    {&meta_kind, "if_needed as a number", "true", "1",
+     "meta: if_needed must be true or false, got 1"},
+    /* own */
+    {&own_kind, "no claim", "\"claim\":\"" CLAIM "\",", "",
+     "own: claim must be a string, got nothing"},
+    {&own_kind, "an upper-case claim", CLAIM, "C1A1c1a1c1a1c1a1c1a1c1a1c1a1c1a1",
+     "own: claim must be 32 lower-case hex digits, got C1A1c1a1c1a1c1a1c1a1c1a1c1a1c1a1"},
+    {&own_kind, "an instance that is a pod's name", INSTANCE, "ids-0",
+     "own: instance must be 32 lower-case hex digits, got ids-0"},
+    {&own_kind, "an empty identity", "prod/ids-0", "",
+     "own: identity must be 1..254 characters of printable ASCII without blanks, quotes and "
+     "backslashes, got \"\""},
+    {&own_kind, "an identity of 255", "prod/ids-0", CHARS_254 "x",
+     "own: identity must be 1..254 characters"},
+    {&own_kind, "addresses as a list", "{\"http\":\"10.0.0.1:8080\",\"grpc\":\"[fd00::1]:50051\"}",
+     "[]", "own: addresses must be an object, got a list of 0"},
+    {&own_kind, "an address without a port", "10.0.0.1:8080", "10.0.0.1",
+     "own: addresses.http must be host:port, got 10.0.0.1"},
+    {&own_kind, "an address that is a URL", "10.0.0.1:8080", "http://10.0.0.1:8080",
+     "own: addresses.http must be host:port, got http://10.0.0.1:8080"},
+    {&own_kind, "an address of null", "\"[fd00::1]:50051\"", "null",
+     "own: addresses.grpc must be a string, got null"},
+    /* node */
+    {&node_kind, "no attempt", "\"attempt\":\"3\",", "",
+     "node: attempt must be 0..9223372036854775807 as a string, got nothing"},
+    {&node_kind, "needs too many", "\"missing\":2", "\"missing\":65",
+     "node: missing must be 0..64, got 65"},
+    {&node_kind, "wants what does not exist", "\"wanted\":[7]", "\"wanted\":[7,1024]",
+     "node: wanted[1] must be 0..1023, got 1024"},
+    {&node_kind, "holds too many", "\"held\":[]", "\"held\":" IDS_65,
+     "node: held must be a list of up to 64, got a list of 65"},
+    {&node_kind, "no list of refused", "\"refused\":[1,2],", "",
+     "node: refused must be a list of up to 64, got nothing"},
+    {&node_kind, "a list within the list", "[1,2]", "[[1],2]",
+     "node: refused[0] must be 0..1023, got a list of 1"},
+    {&node_kind, "a long version", "0.1.0", "0123456789abcdef0123456789abcdef",
+     "node: version must be up to 31 bytes without control characters"},
+    {&node_kind, "not synchronized, or is it", "\"synchronized\":true,", "",
+     "node: synchronized must be true or false, got nothing"},
+    {&node_kind, "an error of its own kind", "\"18446744073709551615\"", "{}",
+     "node: max_error_ns must be 0..18446744073709551615 as a string, got an object"},
+    /* assign */
+    {&assign_kind, "no attempt", "\"attempt\":\"3\",", "",
+     "assign: attempt must be 0..9223372036854775807 as a string, got nothing"},
+    {&assign_kind, "too many machine IDs", "[7,8]", IDS_65,
+     "assign: machine_ids must be a list of up to 64, got a list of 65"},
+    {&assign_kind, "machine IDs as an object", "[7,8]", "{}",
+     "assign: machine_ids must be a list of up to 64, got an object"},
+    {&assign_kind, "a pause above a day", ":1500", ":86400001",
+     "assign: retry_after_ms must be 0..86400000, got 86400001"},
+    {&assign_kind, "an order without its machine ID", "\"machine_id\":5,", "",
+     "assign: give_up[0].machine_id must be 0..1023, got nothing"},
+    {&assign_kind, "an order without its claim", ",\"claim\":\"" CLAIM "\"", "",
+     "assign: give_up[0].claim must be a string, got nothing"},
+    {&assign_kind, "an order that is a number", "[{\"machine_id\":5,\"claim\":\"" CLAIM "\"}]",
+     "[5]", "assign: give_up[0] must be an object, got 5"},
+    {&assign_kind, "drain as text", "\"drain\":true", "\"drain\":\"yes\"",
+     "assign: drain must be true or false, got \"yes\""},
+    {&assign_kind, "a clock order without quotes", "\"1748736060000\"", "1748736060000",
+     "assign: clock_ok_until_ms must be 0..253402300799999 as a string, got 1748736060000"},
+    /* leader */
+    {&leader_kind, "no instance", "\"instance\":\"" INSTANCE "\",", "",
+     "leader: instance must be a string, got nothing"},
+    {&leader_kind, "a port of 65536", "8090", "65536",
+     "leader: addresses.http must be host:port, got 10.0.0.9:65536"},
+};
+
+static void a_wrong_field_is_named_with_its_range_and_value(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(refusals); i++) {
+        char *text = with(refusals[i].kind->text, refusals[i].from, refusals[i].to);
+
+        CHECK_ROW(refusals[i].row, refusals[i].kind->parse(text, strlen(text)) == STATUS_PROTOCOL);
+        /* The messages of long values stand in the table without their end. */
+        if (strncmp(err.message, refusals[i].message, strlen(refusals[i].message)) != 0)
+            CHECK_TEXT(err.message, refusals[i].message);
+        free(text);
+    }
+}
+
+static void the_first_wrong_field_is_the_one_named(void) {
+    char *once = with(own_text, CLAIM, "x"), *twice = with(once, INSTANCE, "y");
+
+    CU_ASSERT_EQUAL(parse_own(twice, strlen(twice)), STATUS_PROTOCOL);
+    CHECK_TEXT(err.message, "own: claim must be 32 lower-case hex digits, got x");
+    free(once);
+    free(twice);
+}
+
+static const struct {
+    const struct kind *kind;
+    const char *row, *from, *to, *spelt;
+} may_be_missing[] = {
+    {&meta_kind, "meta's reason", ",\"reason\":\"restored from backup\"", "", "\"reason\":\"\""},
+    {&own_kind, "an address", "\"http\":\"10.0.0.1:8080\",", "", "\"http\":\"\""},
+    {&own_kind, "the other address", ",\"grpc\":\"[fd00::1]:50051\"", "", "\"grpc\":\"\""},
+    {&node_kind, "version", "\"version\":\"0.1.0\",", "", "\"version\":\"\""},
+    {&assign_kind, "machine_ids", "\"machine_ids\":[7,8],", "", "\"machine_ids\":[]"},
+    {&assign_kind, "refused", "\"refused\":\"\",", "", "\"refused\":\"\""},
+    {&assign_kind, "retry_after_ms", "\"retry_after_ms\":1500,", "", "\"retry_after_ms\":0"},
+    {&assign_kind, "give_up", "\"give_up\":[{\"machine_id\":5,\"claim\":\"" CLAIM "\"}],", "",
+     "\"give_up\":[]"},
+    {&assign_kind, "drain", "\"drain\":true,", "", "\"drain\":false"},
+    {&assign_kind, "clock_ok_until_ms", ",\"clock_ok_until_ms\":\"1748736060000\"", "",
+     "\"clock_ok_until_ms\":\"0\""},
+};
+
+static void labels_and_advice_may_be_missing(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(may_be_missing); i++) {
+        char *text = with(may_be_missing[i].kind->text, may_be_missing[i].from,
+                          may_be_missing[i].to);
+        char *again;
+
+        memset(&record, 'x', sizeof record);
+        CHECK_ROW(may_be_missing[i].row,
+                  may_be_missing[i].kind->parse(text, strlen(text)) == STATUS_OK);
+        again = may_be_missing[i].kind->format(NULL);
+        CHECK_ROW(may_be_missing[i].row, strstr(again, may_be_missing[i].spelt) != NULL);
+        free(text);
+        free(again);
+    }
+}
+
+/* --- meta --- */
+
+static void given_the_meta_of_the_text(void) {
+    CU_ASSERT_EQUAL_FATAL(parse_meta(meta_text, strlen(meta_text)), STATUS_OK);
+}
+
+static void meta_says_what_was_written(void) {
+    const struct meta *meta = &record.meta;
+
+    CU_ASSERT_EQUAL(meta->format, 1);
+    CU_ASSERT_EQUAL(meta->serial, UINT64_C(9007199254740993)); /* 2^53 + 1: no double holds it */
+    CHECK_TEXT(meta->era, ERA);
+    CU_ASSERT_EQUAL(meta->n_earlier_eras, 1);
+    CHECK_TEXT(meta->earlier_eras[0], OLD_ERA);
+    CU_ASSERT_EQUAL(meta->floor_ms, UINT64_C(1748736000000));
+    CU_ASSERT_EQUAL(meta->epoch_ms, SNOWFLAKE_EPOCH_MS);
+    CU_ASSERT(meta->first_machine_id == 0 && meta->last_machine_id == 1023);
+    CU_ASSERT_EQUAL(meta->max_window_ms, 60000);
+    CU_ASSERT_EQUAL(meta->quiet_time_ms, 90000);
+    CU_ASSERT_EQUAL(meta->max_offset_ms, 500);
+    CU_ASSERT_EQUAL(meta->mode, META_FROZEN);
+    CHECK_TEXT(meta->reason, "restored from backup");
+    CU_ASSERT(meta->if_needed);
+}
+
+static void a_higher_format_is_refused_whatever_else_it_holds(void) {
+    static const char newer[] = "{\"format\":2,\"window\":\"60s\"}";
+
+    CU_ASSERT_EQUAL(parse_meta(newer, strlen(newer)), STATUS_REFUSED);
+    CHECK_TEXT(err.message,
+               "meta: format 2 is newer than this program, which reads up to 1: update it");
+}
+
+static const struct {
+    const char *row, *range;
+    uint16_t machine_id;
+    bool usable;
+} usable[] = {
+    {"reserved alone", "0-1023", 0, false},
+    {"before a reserved range", "0-1023", 9, true},
+    {"the first of a reserved range", "0-1023", 10, false},
+    {"within a reserved range", "0-1023", 11, false},
+    {"the last of a reserved range", "0-1023", 12, false},
+    {"behind a reserved range", "0-1023", 13, true},
+    {"the last of all, reserved", "0-1023", 1023, false},
+    {"below the range", "100-199", 99, false},
+    {"the first in range", "100-199", 100, true},
+    {"the last in range", "100-199", 199, true},
+    {"above the range", "100-199", 200, false},
+    {"a range of one", "7-7", 7, true},
+    {"beside a range of one", "7-7", 8, false},
+};
+
+static void a_machine_id_is_usable_in_range_and_not_reserved(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(usable); i++) {
+        char *text = with(meta_text, "0-1023", usable[i].range);
+
+        CHECK_ROW(usable[i].row, parse_meta(text, strlen(text)) == STATUS_OK);
+        CHECK_ROW(usable[i].row,
+                  meta_usable(&record.meta, usable[i].machine_id) == usable[i].usable);
+        free(text);
+    }
+}
+
+static const struct {
+    const char *row, *read, *written;
+} reserved[] = {
+    {"none", "[]", "[]"},
+    {"one", "[5]", "[5]"},
+    {"a range of one", "[\"5-5\"]", "[5]"},
+    {"two that touch", "[5,6]", "[\"5-6\"]"},
+    {"in any order, overlapping", "[7,\"3-5\",4,\"5-6\"]", "[\"3-7\"]"},
+    {"apart", "[3,5]", "[3,5]"},
+    {"at both ends", "[1023,0,\"1000-1022\"]", "[0,\"1000-1023\"]"},
+    {"all", "[\"0-1023\"]", "[\"0-1023\"]"},
+};
+
+static void reserved_is_written_in_one_way(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(reserved); i++) {
+        char *text = with(meta_text, "[0,\"10-12\",1023]", reserved[i].read);
+        char *expected = with(meta_text, "[0,\"10-12\",1023]", reserved[i].written);
+        char *written;
+
+        CHECK_ROW(reserved[i].row, parse_meta(text, strlen(text)) == STATUS_OK);
+        written = format_meta(NULL);
+        CHECK_ROW(reserved[i].row, strcmp(written, expected) == 0);
+        free(text);
+        free(expected);
+        free(written);
+    }
+}
+
+static void an_earlier_era_is_not_the_present_one(void) {
+    CU_ASSERT(meta_earlier_era(&record.meta, OLD_ERA));
+    CU_ASSERT(!meta_earlier_era(&record.meta, ERA));
+    CU_ASSERT(!meta_earlier_era(&record.meta, ""));
+}
+
+static void as_many_eras_and_reserved_as_allowed_are_kept(void) {
+    struct meta meta = record.meta;
+    char *text;
+    unsigned i;
+
+    meta.n_earlier_eras = RECORD_EARLIER_ERAS_MAX;
+    for (i = 0; i < RECORD_EARLIER_ERAS_MAX; i++)
+        snprintf(meta.earlier_eras[i], sizeof meta.earlier_eras[i], "%032x", i);
+    for (i = 0; i < MACHINE_IDS; i++)
+        meta.reserved[i] = i % 2 == 0;
+    text = meta_format(&meta, NULL);
+    CU_ASSERT_EQUAL(parse_meta(text, strlen(text)), STATUS_OK);
+    CU_ASSERT_EQUAL(record.meta.n_earlier_eras, RECORD_EARLIER_ERAS_MAX);
+    CHECK_TEXT(record.meta.earlier_eras[63], "0000000000000000000000000000003f");
+    CU_ASSERT_EQUAL(memcmp(record.meta.reserved, meta.reserved, sizeof meta.reserved), 0);
+    free(text);
+}
+
+static void one_era_too_many_is_refused(void) {
+    char list[RECORD_EARLIER_ERAS_MAX * 35 + 64], *text;
+    size_t at = 0, i;
+
+    for (i = 0; i <= RECORD_EARLIER_ERAS_MAX; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%032zx\"", i ? "," : "", i);
+    text = with(meta_text, "\"" OLD_ERA "\"", list);
+    CU_ASSERT_EQUAL(parse_meta(text, strlen(text)), STATUS_PROTOCOL);
+    CHECK_TEXT(err.message, "meta: earlier_eras must be a list of up to 64, got a list of 65");
+    free(text);
+}
+
+static void a_meta_that_nobody_could_read_is_told_before_it_is_written(void) {
+    struct meta meta = record.meta;
+
+    CU_ASSERT_EQUAL(meta_check(&meta, &err), STATUS_OK);
+    meta.floor_ms = snowflake_end_ms(meta.epoch_ms) + 1;
+    CU_ASSERT_EQUAL(meta_check(&meta, &err), STATUS_PROTOCOL);
+    CHECK_TEXT(err.message,
+               "meta: floor_ms must be 0..3903090455551 as a string, got \"3903090455552\"");
+    meta = record.meta;
+    meta.first_machine_id = 9;
+    meta.last_machine_id = 8;
+    CU_ASSERT_EQUAL(meta_check(&meta, &err), STATUS_PROTOCOL);
+    meta = record.meta;
+    strcpy(meta.era, "x");
+    CU_ASSERT_EQUAL(meta_check(&meta, &err), STATUS_PROTOCOL);
+}
+
+static const struct {
+    const char *row, *reason, *read;
+} reasons[] = {
+    {"plain", "planned maintenance", "planned maintenance"},
+    {"quotes and backslashes", "\"C:\\x\"", "\"C:\\x\""},
+    {"UTF-8", "W\xc3\xa4rtung \xe2\x82\xac", "W\xc3\xa4rtung \xe2\x82\xac"},
+    {"the longest", CHARS_127, CHARS_127},
+    {"lines and tabs", "a\nb\tc\x7f", "a?b?c?"},
+    {"cut within a character", "W\xc3\xa4rtung \xe2\x82", "W??rtung ??"},
+    {"Latin-1", "W\xe4rtung", "W?rtung"},
+    {"a control character beyond ASCII", "a\xc2\x9b", "a??"},
+};
+
+static void a_reason_never_makes_meta_unreadable(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(reasons); i++) {
+        char *text;
+
+        strcpy(record.meta.reason, reasons[i].reason);
+        text = format_meta(NULL);
+        CHECK_ROW(reasons[i].row, parse_meta(text, strlen(text)) == STATUS_OK);
+        CHECK_ROW(reasons[i].row, strcmp(record.meta.reason, reasons[i].read) == 0);
+        free(text);
+    }
+}
+
+/* --- own, node, assign, leader --- */
+
+static void own_says_what_was_written(void) {
+    CU_ASSERT_EQUAL(parse_own(own_text, strlen(own_text)), STATUS_OK);
+    CHECK_TEXT(record.own.claim, CLAIM);
+    CHECK_TEXT(record.own.instance, INSTANCE);
+    CHECK_TEXT(record.own.identity, "prod/ids-0");
+    CHECK_TEXT(record.own.addresses.http, "10.0.0.1:8080");
+    CHECK_TEXT(record.own.addresses.grpc, "[fd00::1]:50051");
+}
+
+static void node_says_what_was_written(void) {
+    const struct node *node = &record.node;
+
+    CU_ASSERT_EQUAL(parse_node(node_text, strlen(node_text)), STATUS_OK);
+    CHECK_TEXT(node->identity, "prod/ids-0");
+    CHECK_TEXT(node->addresses.http, "ids-0.ids:8080");
+    CHECK_TEXT(node->addresses.grpc, "");
+    CHECK_TEXT(node->version, "0.1.0");
+    CU_ASSERT_EQUAL(node->attempt, 3);
+    CU_ASSERT_EQUAL(node->missing, 2);
+    CU_ASSERT(node->n_wanted == 1 && node->wanted[0] == 7);
+    CU_ASSERT_EQUAL(node->n_held, 0);
+    CU_ASSERT(node->n_refused == 2 && node->refused[0] == 1 && node->refused[1] == 2);
+    CU_ASSERT(node->synchronized);
+    CU_ASSERT_EQUAL(node->max_error_ns, UINT64_MAX);
+}
+
+static void assign_says_what_was_written(void) {
+    const struct assign *assign = &record.assign;
+
+    CU_ASSERT_EQUAL(parse_assign(assign_text, strlen(assign_text)), STATUS_OK);
+    CU_ASSERT_EQUAL(assign->attempt, 3);
+    CU_ASSERT(assign->n_machine_ids == 2 && assign->machine_ids[0] == 7 &&
+              assign->machine_ids[1] == 8);
+    CHECK_TEXT(assign->refused, "");
+    CU_ASSERT_EQUAL(assign->retry_after_ms, 1500);
+    CU_ASSERT(assign->n_give_up == 1 && assign->give_up[0].machine_id == 5);
+    CHECK_TEXT(assign->give_up[0].claim, CLAIM);
+    CU_ASSERT(assign->drain);
+    CU_ASSERT_EQUAL(assign->clock_ok_until_ms, UINT64_C(1748736060000));
+}
+
+static void a_pause_without_end_is_written_as_a_day(void) {
+    struct assign assign = {.attempt = 1, .refused = "none free", .retry_after_ms = UINT64_MAX};
+    char *text = assign_format(&assign, NULL);
+
+    CU_ASSERT_EQUAL(parse_assign(text, strlen(text)), STATUS_OK);
+    CU_ASSERT_EQUAL(record.assign.retry_after_ms, RECORD_RETRY_AFTER_MAX_MS);
+    free(text);
+}
+
+static void leader_says_what_was_written(void) {
+    CU_ASSERT_EQUAL(parse_leader(leader_text, strlen(leader_text)), STATUS_OK);
+    CHECK_TEXT(record.leader.instance, INSTANCE);
+    CHECK_TEXT(record.leader.addresses.http, "10.0.0.9:8090");
+}
+
+/* --- texts for options --- */
+
+static const struct {
+    const char *row, *text;
+    bool valid;
+} identities[] = {
+    {"a host", "node-7.example.org", true},
+    {"namespace and pod", "prod/ids-0", true},
+    {"the first and the last printable", "!~", true},
+    {"the longest", CHARS_254, true},
+    {"empty", "", false},
+    {"too long", CHARS_254 "x", false},
+    {"a blank", "a b", false},
+    {"a tab", "a\tb", false},
+    {"a double quote", "a\"b", false},
+    {"a single quote", "a'b", false},
+    {"a backslash", "a\\b", false},
+    {"delete", "a\x7f", false},
+    {"beyond ASCII", "k\xc3\xb6ln", false},
+};
+
+static void an_identity_is_printable_and_plain(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(identities); i++) {
+        enum status expected = identities[i].valid ? STATUS_OK : STATUS_INVALID;
+
+        CHECK_ROW(identities[i].row, identity_check(identities[i].text, &err) == expected);
+    }
+}
+
+static const struct {
+    const char *row, *text;
+    bool valid;
+} addresses[] = {
+    {"IPv4", "10.0.0.1:8080", true},
+    {"IPv6", "[fd00::1]:8080", true},
+    {"IPv6 with a zone", "[fe80::1%eth0]:8080", true},
+    {"a name", "ids_0.ids-headless.prod.svc:50051", true},
+    {"the largest port", "a:65535", true},
+    {"empty", "", false},
+    {"no host", ":8080", false},
+    {"no port", "localhost", false},
+    {"an empty port", "localhost:", false},
+    {"port 0", "localhost:0", false},
+    {"port 65536", "localhost:65536", false},
+    {"a port with a leading zero", "localhost:080", false},
+    {"a path", "localhost:8080/x", false},
+    {"a user", "me@localhost:8080", false},
+    {"a blank", "local host:8080", false},
+    {"a query", "localhost?a:8080", false},
+    {"too long", CHARS_254 "0123456789a:8080x", false},
+};
+
+static void an_address_is_a_host_and_a_port(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(addresses); i++) {
+        enum status expected = addresses[i].valid ? STATUS_OK : STATUS_INVALID;
+
+        CHECK_ROW(addresses[i].row, address_check(addresses[i].text, &err) == expected);
+    }
+}
+
+static void an_address_may_be_as_long_as_its_field(void) {
+    char text[RECORD_ADDRESS_MAX + 1];
+
+    memset(text, 'a', sizeof text);
+    strcpy(text + RECORD_ADDRESS_MAX - 6, ":8080"); /* 271 characters */
+    CU_ASSERT_EQUAL(strlen(text), RECORD_ADDRESS_MAX - 1);
+    CU_ASSERT_EQUAL(address_check(text, &err), STATUS_OK);
+    text[RECORD_ADDRESS_MAX - 6] = 'a';
+    strcpy(text + RECORD_ADDRESS_MAX - 5, ":8080"); /* 272 */
+    CU_ASSERT_EQUAL(address_check(text, &err), STATUS_INVALID);
+}
+
+static const struct {
+    const char *row, *text;
+    int first, last; /* -1: refused */
+} ranges[] = {
+    {"all", "0-1023", 0, 1023},
+    {"one", "7-7", 7, 7},
+    {"empty", "", -1, -1},
+    {"a single number", "7", -1, -1},
+    {"downwards", "8-7", -1, -1},
+    {"beyond the last", "0-1024", -1, -1},
+    {"no first", "-7", -1, -1},
+    {"no last", "7-", -1, -1},
+    {"three", "1-2-3", -1, -1},
+    {"a leading zero", "00-07", -1, -1},
+    {"a blank", "1 - 2", -1, -1},
+    {"a long dash",
+     "1\xe2\x80\x93"
+     "2",
+     -1, -1},
+    {"a sign", "+1-2", -1, -1},
+    {"above 64 bits", "0-18446744073709551616", -1, -1},
+};
+
+static void a_range_of_machine_ids_goes_up_to_1023(void) {
+    size_t i;
+
+    for (i = 0; i < ROWS(ranges); i++) {
+        uint16_t first = 4242, last = 4242;
+        bool valid = machine_id_range_parse(ranges[i].text, strlen(ranges[i].text), &first, &last,
+                                            &err) == STATUS_OK;
+
+        CHECK_ROW(ranges[i].row, valid == (ranges[i].first >= 0));
+        CHECK_ROW(ranges[i].row, first == (valid ? ranges[i].first : 4242));
+        CHECK_ROW(ranges[i].row, last == (valid ? ranges[i].last : 4242));
+    }
+}
+
+/* --- broken at random --- */
+
+/* Whatever is read can be written, and reads as the same again. */
+static void what_is_read_from_broken_text_reads_the_same_again(void) {
+    static const char *const pieces[] = {"",     "0",    "-1",   "\"",   "{",  "}",       "[", "]",
+                                         ",",    "null", "true", "1e9",  "\\", "\\u0041", " ", "x",
+                                         "1024", "\xff", "\n",   "\"\"", ":",  "0.5"};
+    struct check_random random = check_random_seeded(__func__);
+    unsigned round, read_rounds = 0;
+
+    for (round = 0; round < 20000; round++) {
+        const struct kind *kind = kinds[check_random_below(&random, ROWS(kinds))];
+        const char *piece = pieces[check_random_below(&random, ROWS(pieces))];
+        size_t len = strlen(kind->text), at = check_random_below(&random, len + 1);
+        size_t cut = check_random_below(&random, 3);
+        char text[1024], *first, *again;
+
+        if (at + cut > len)
+            cut = len - at;
+        snprintf(text, sizeof text, "%.*s%s%s", (int)at, kind->text, piece, kind->text + at + cut);
+        if (kind->parse(text, strlen(text)) != STATUS_OK)
+            continue;
+        read_rounds++;
+        first = kind->format(NULL);
+        CHECK_ROW(text, kind->parse(first, strlen(first)) == STATUS_OK);
+        again = kind->format(NULL);
+        if (strcmp(first, again) != 0)
+            CHECK_TEXT(again, first);
+        free(first);
+        free(again);
+    }
+    CU_ASSERT(read_rounds > 500 && read_rounds < 19000);
+}
+
+static CU_TestInfo all_kinds[] = {CHECK_TEST(what_is_written_is_read_and_spelt_the_same),
+                                  CHECK_TEST(blanks_and_order_do_not_count_on_reading),
+                                  CHECK_TEST(equal_structs_give_equal_bytes),
+                                  CHECK_TEST(unknown_fields_are_ignored_and_kept_on_rewriting),
+                                  CHECK_TEST(known_fields_of_the_text_before_do_not_come_back),
+                                  CHECK_TEST(a_text_before_that_is_no_record_has_nothing_to_keep),
+                                  CHECK_TEST(what_is_no_record_is_refused_and_changes_nothing),
+                                  CHECK_TEST(a_wrong_field_is_named_with_its_range_and_value),
+                                  CHECK_TEST(the_first_wrong_field_is_the_one_named),
+                                  CHECK_TEST(labels_and_advice_may_be_missing),
+                                  CHECK_TEST(what_is_read_from_broken_text_reads_the_same_again),
+                                  CU_TEST_INFO_NULL};
+static CU_TestInfo metas[] = {
+    CHECK_TEST(meta_says_what_was_written),
+    CHECK_TEST(a_higher_format_is_refused_whatever_else_it_holds),
+    CHECK_TEST(a_machine_id_is_usable_in_range_and_not_reserved),
+    CHECK_TEST(reserved_is_written_in_one_way),
+    CHECK_TEST(an_earlier_era_is_not_the_present_one),
+    CHECK_TEST(as_many_eras_and_reserved_as_allowed_are_kept),
+    CHECK_TEST(one_era_too_many_is_refused),
+    CHECK_TEST(a_meta_that_nobody_could_read_is_told_before_it_is_written),
+    CHECK_TEST(a_reason_never_makes_meta_unreadable),
+    CU_TEST_INFO_NULL};
+static CU_TestInfo others[] = {
+    CHECK_TEST(own_says_what_was_written),    CHECK_TEST(node_says_what_was_written),
+    CHECK_TEST(assign_says_what_was_written), CHECK_TEST(a_pause_without_end_is_written_as_a_day),
+    CHECK_TEST(leader_says_what_was_written), CU_TEST_INFO_NULL};
+static CU_TestInfo texts[] = {
+    CHECK_TEST(an_identity_is_printable_and_plain), CHECK_TEST(an_address_is_a_host_and_a_port),
+    CHECK_TEST(an_address_may_be_as_long_as_its_field),
+    CHECK_TEST(a_range_of_machine_ids_goes_up_to_1023), CU_TEST_INFO_NULL};
+CHECK_MAIN({"every kind of record", NULL, NULL, NULL, NULL, all_kinds},
+           {"meta", NULL, NULL, given_the_meta_of_the_text, NULL, metas},
+           {"own, node, assign, leader", NULL, NULL, NULL, NULL, others},
+           {"texts that options share", NULL, NULL, NULL, NULL, texts})
