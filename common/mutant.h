@@ -1,0 +1,26 @@
+/* mutant.h - negative controls: a build with one rule of the protocol taken out, to show that the
+ * tests notice.  No normal build defines SNOWFLEET_MUTANT, and then MUTANT() is the constant 0. */
+#ifndef SNOWFLEET_COMMON_MUTANT_H
+#define SNOWFLEET_COMMON_MUTANT_H
+
+#ifdef SNOWFLEET_MUTANT
+enum mutant {
+    MUTANT_EXTEND_WITHOUT_COMPARE = 1, /* an extension that does not compare V(hor) */
+    MUTANT_CLAIM_WITHOUT_COMPARE,      /* a claim that does not compare V(hor) */
+    MUTANT_START_AT_HORIZON,           /* the first timestamp may be h0 itself */
+    MUTANT_RAISE_BEFORE_ANSWER,        /* the limit rises when the extension is sent */
+    MUTANT_RELEASE_WHILE_ISSUING,      /* the loop goes on after it handed over last */
+    MUTANT_RESUME_FROM_SNAPSHOT,       /* a resumed chain goes on from the last that stood when
+                                          the claim was sent */
+    MUTANT_RESUME_ANYWHERE,            /* resumes though V(hor) is not of its chain */
+    MUTANT_TIMEOUT_IS_SUCCESS,         /* an unknown outcome is taken for a success */
+    MUTANT_REOPEN_AFTER_RELEASE        /* goes on issuing after an unanswered release */
+};
+#define MUTANT(name) (SNOWFLEET_MUTANT == MUTANT_##name)
+#define MUTANT_BUILD 1 /* own assertions stand back: the simulator's oracle is to notice */
+#else
+#define MUTANT(name) 0
+#define MUTANT_BUILD 0
+#endif
+
+#endif
