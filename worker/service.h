@@ -1,0 +1,76 @@
+/* service.h - [pure] one decoded request in, one reply out: what a request means, whichever
+ * transport it came by.  HTTP is first; gRPC and the Redis protocol will call the same.
+ *
+ * Belongs to one serving loop and is used on its thread only. */
+#ifndef SNOWFLEET_WORKER_SERVICE_H
+#define SNOWFLEET_WORKER_SERVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/hold.h"
+#include "common/snowflake.h"
+#include "common/status.h"
+
+#define SERVICE_COUNT_MAX 10000u /* IDs in one request; in gRPC it also stays below 4 MiB */
+
+/* What one serving loop issues from.  serving is false until the first generation is installed,
+ * after it was dropped (LOST) and once it is closed (RELEASE): a closed one never reopens. */
+struct service {
+    struct generation generation; /* replaced whole, by service_install */
+    bool serving;
+    bool fresh; /* nothing has been issued since the chain's first claim */
+    uint64_t max_backward_wait_ms; /* --max-backward-wait: smaller steps back are waited out */
+    enum snowflake_start start;
+    uint64_t issued_total;
+};
+
+void service_init(struct service *service, uint64_t max_backward_wait_ms,
+                  enum snowflake_start start);
+
+/* The three orders of the control thread (hold.h).  Continuing a chain keeps the (timestamp,
+ * sequence) that stands at this moment; a fresh generation starts above used_up_ms. */
+void service_install(struct service *service, const struct hold_install *install);
+/* Raises the limit of the generation with that claim; an order for another claim is ignored.
+ * A limit never falls. */
+void service_raise(struct service *service, const char *claim, uint64_t limit_ms);
+/* Drops the generation at once. */
+void service_drop(struct service *service);
+/* Closes the generation for good and returns the last timestamp (or the used-up start when nothing
+ * was issued); 0 when there is none. */
+uint64_t service_close(struct service *service);
+
+/* A request for Snowflakes under way: it may have to wait for the next millisecond. */
+struct service_ids {
+    uint32_t want, have;                /* want is 1..SERVICE_COUNT_MAX */
+    struct snowflake_run *runs;         /* allocated; in the order of issue */
+    size_t n_runs, room;
+    char claim[HOLD_CLAIM_CHARS + 1];   /* of the generation that all its IDs come from */
+};
+/* runs grows as needed; releases it. */
+void service_ids_free(struct service_ids *ids);
+
+enum service_outcome {
+    SERVICE_DONE,  /* have == want */
+    SERVICE_WAIT,  /* park until wait_until_ms (Unix ms, by the loop's clock), then go on */
+    SERVICE_FAILED /* nothing of it may be handed out; the error says why */
+};
+struct service_error {
+    const char *code;        /* gRPC's names: "INVALID_ARGUMENT", "UNAVAILABLE" */
+    char message[200];
+    const char *field;       /* or NULL */
+    uint64_t retry_after_ms; /* with UNAVAILABLE; 0: not known to be worth retrying */
+};
+/* Takes what it can get now.  All IDs of one answer come from one generation: when it was replaced
+ * by a fresh one while the request was parked, the IDs taken so far are given up (never reused)
+ * and it starts again. */
+enum service_outcome service_take(struct service *service, uint64_t now_ms,
+                                  struct service_ids *ids, uint64_t *wait_until_ms,
+                                  struct service_error *err);
+
+/* Would a request for one ID be served now, if need be after a wait below max_backward_wait_ms?  If
+ * not, err says why. */
+bool service_ready(const struct service *service, uint64_t now_ms, struct service_error *err);
+
+#endif

@@ -1,0 +1,87 @@
+/* view.h - what the control thread tells the serving threads about the worker as a whole: the
+ * facts behind /v1/status, /livez, /readyz and /metrics.
+ *
+ * The control thread publishes a whole view, serving threads copy it: thread-safe. */
+#ifndef SNOWFLEET_WORKER_VIEW_H
+#define SNOWFLEET_WORKER_VIEW_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/hold.h"
+#include "common/records.h"
+
+enum worker_state {
+    WORKER_STARTING, /* not yet heard of etcd */
+    WORKER_CLAIMING, /* no machine ID usable yet */
+    WORKER_SERVING,  /* at least one machine ID serves */
+    WORKER_STARVED,  /* holds machine IDs, and every limit is past */
+    WORKER_DRAINING, /* told to stop */
+    WORKER_HALTED    /* meta names a foreign era */
+};
+const char *worker_state_name(enum worker_state state);
+
+/* A loop that has not turned for this long is stuck: /livez says 503. */
+#define WORKER_STUCK_MS 10000u
+
+/* What a serving loop lets others see of it, each field by itself; relaxed atomics. */
+struct loop_gauges {
+    _Atomic uint64_t turned_boot_ms; /* when the loop last turned */
+    _Atomic uint64_t last_issued_ms; /* Unix ms of the newest ID; 0: none */
+    _Atomic uint64_t issued_total;
+    _Atomic uint64_t parked; /* callers that wait for the next millisecond */
+    _Atomic uint64_t http_connections;
+    _Atomic uint64_t http_connections_total;
+    _Atomic uint64_t http_refused_connections_total; /* above the limit */
+    _Atomic uint64_t http_accept_failures_total;     /* no descriptors left */
+    _Atomic uint64_t http_requests_total;
+    _Atomic uint64_t http_guard_refusals_total; /* ambiguous framing and its like */
+    _Atomic uint64_t http_timeouts_total;       /* too slow, and cut */
+};
+
+struct view_machine {
+    struct hold_view hold;
+    struct loop_gauges *gauges; /* of the loop that owns it */
+};
+
+struct worker_view {
+    enum worker_state state;
+    char reason[256];       /* why not SERVING, for people; "" when it serves */
+    char instance[HEX128_CHARS + 1];
+    char identity[RECORD_IDENTITY_MAX + 1];
+    char cluster[KEYS_CLUSTER_MAX + 1];
+    bool has_meta;
+    struct meta meta;       /* when has_meta */
+    uint64_t window_ms;
+    uint64_t lease_ttl_s;
+    size_t n_machines;
+    struct view_machine machines[RECORD_MACHINES_MAX];
+    /* The link to etcd. */
+    char etcd_endpoint[256];
+    char etcd_error[256];   /* "" when the last request was answered */
+    uint64_t etcd_requests_total, etcd_failures_total, etcd_unknown_total;
+    uint64_t clock_steps_total;
+    int64_t last_step_ns;
+    uint64_t published_boot_ms; /* set by view_publish: the control loop turned then */
+};
+
+struct view_board {
+    pthread_mutex_t mutex;
+    struct worker_view view;
+};
+void view_board_init(struct view_board *board);
+void view_board_done(struct view_board *board);
+void view_publish(struct view_board *board, const struct worker_view *view, uint64_t boot_ms);
+void view_read(struct view_board *board, struct worker_view *view);
+
+/* The state of one machine as /v1/status shows it: CLAIMING, SERVING, STARVED or CLOSED. */
+const char *view_machine_state(const struct view_machine *machine, uint64_t now_ms);
+/* The worker's state from its machines, so that it is right at the moment of asking and not at
+ * that of publishing: a SERVING worker whose limits are past is STARVED. */
+enum worker_state view_state(const struct worker_view *view, uint64_t now_ms);
+/* How long Snowflakes can still be issued without etcd, of the longest of its machines, in ms. */
+uint64_t view_runway_ms(const struct worker_view *view, uint64_t now_ms);
+
+#endif
