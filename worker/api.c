@@ -1,0 +1,425 @@
+#include "worker/api.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/allocate.h"
+#include "common/quote.h"
+#include "worker/args.h"
+#include "worker/render.h"
+#include "worker/report.h"
+
+#define NS_PER_MS INT64_C(1000000)
+
+#define JSON "application/json"
+#define TEXT "text/plain; charset=utf-8"
+#define METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+#define DECODE_PREFIX "/v1/decode/"
+
+enum method { METHOD_GET = 1, METHOD_HEAD = 2, METHOD_POST = 4 };
+
+/* One request, as its route sees it. */
+struct request {
+    struct api *api;
+    struct http_exchange *exchange;
+    struct instant_ns received; /* read once, before anything else */
+};
+
+static uint64_t wall_ms(const struct request *request) {
+    return request->received.wall_ns > 0 ? (uint64_t)(request->received.wall_ns / NS_PER_MS) : 0;
+}
+
+/* ---- answers ---- */
+
+/* body is handed over.  Nothing of ours may be cached: IDs least of all. */
+static void reply(struct http_exchange *exchange, unsigned status, const char *type, char *body,
+                  size_t len) {
+    static const char *const headers[] = {"Cache-Control", "no-store", NULL};
+    const struct http_response response = {
+        .status = status,
+        .content_type = type,
+        .body = body,
+        .body_len = len,
+        .release = free,
+        .headers = headers,
+    };
+
+    http_reply(exchange, &response);
+}
+
+/* The same for a failure: 503 says when to try again, 405 what would be allowed. */
+static void reply_failure(struct http_exchange *exchange, unsigned status, char *body, size_t len,
+                          uint64_t retry_after_ms, const char *allow) {
+    char seconds[24];
+    const char *headers[] = {"Cache-Control", "no-store", NULL, NULL, NULL};
+    const struct http_response response = {
+        .status = status,
+        .content_type = JSON,
+        .body = body,
+        .body_len = len,
+        .release = free,
+        .headers = headers,
+    };
+
+    if (status == 503) {
+        snprintf(seconds, sizeof seconds, "%" PRIu64, (retry_after_ms + 999) / 1000);
+        headers[2] = "Retry-After";
+        headers[3] = seconds;
+    } else if (status == 405) {
+        headers[2] = "Allow";
+        headers[3] = allow;
+    }
+    http_reply(exchange, &response);
+}
+
+static unsigned status_of(const struct service_error *err) {
+    static const struct {
+        const char *code;
+        unsigned status;
+    } rows[] = {
+        {"INVALID_ARGUMENT", 400}, {"NOT_FOUND", 404}, {"UNIMPLEMENTED", 405},
+        {"UNAVAILABLE", 503},      {"CANCELLED", 503},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(err->code, rows[i].code) == 0)
+            return rows[i].status;
+    }
+    return 500;
+}
+
+static void reply_error(struct http_exchange *exchange, const struct service_error *err,
+                        const char *allow) {
+    size_t len;
+    char *body = render_error(err, &len);
+
+    reply_failure(exchange, status_of(err), body, len, err->retry_after_ms, allow);
+}
+
+/* ---- IDs ---- */
+
+struct ids_call {
+    struct park_call park; /* first: a pointer to the one is a pointer to the other */
+    struct api *api;
+    struct http_exchange *exchange;
+    bool claim, text;
+};
+
+/* The loop knows that it cannot serve, the control thread knows why. */
+static void add_reason(struct api *api, struct service_error *err) {
+    struct worker_view view;
+    size_t len = strlen(err->message);
+
+    view_read(api->board, &view);
+    if (view.state != WORKER_SERVING && view.reason[0])
+        snprintf(err->message + len, sizeof err->message - len, ": %s", view.reason);
+}
+
+static void on_ids(struct park_call *park_call, enum service_outcome outcome,
+                   const struct service_error *err) {
+    struct ids_call *call = (struct ids_call *)park_call;
+    struct service_error why;
+    char *body;
+    size_t len;
+
+    if (outcome == SERVICE_DONE) {
+        body = call->text ? render_ids_text(&park_call->ids, &len)
+                          : render_ids_json(&park_call->ids, call->claim, &len);
+        reply(call->exchange, 200, call->text ? TEXT : JSON, body, len);
+    } else {
+        why = *err;
+        add_reason(call->api, &why);
+        reply_error(call->exchange, &why, NULL);
+    }
+    service_ids_free(&park_call->ids);
+    free(call);
+}
+
+static bool is_gone(const struct park_call *park_call) {
+    return http_client_gone(((const struct ids_call *)park_call)->exchange);
+}
+
+/* Arguments of the query, until one is refused. */
+struct ids_query {
+    struct ids_args *args;
+    struct service_error *err;
+    bool ok;
+};
+
+static void set_ids_arg(void *arg, const char *name, struct http_text value) {
+    struct ids_query *query = arg;
+
+    query->ok = query->ok &&
+                ids_args_set(query->args, name, value.text, value.len, value.twice, query->err);
+}
+
+static bool read_ids_args(const struct http_exchange *exchange, struct ids_args *args,
+                          struct service_error *err) {
+    struct ids_query query = {.args = args, .err = err, .ok = true};
+    size_t len;
+    const char *body = http_body(exchange, &len);
+
+    ids_args_init(args);
+    http_query_visit(exchange, set_ids_arg, &query);
+    return query.ok && ids_args_body(args, body, len, err);
+}
+
+static void handle_ids(const struct request *request) {
+    struct service_error err;
+    struct ids_args args;
+    struct ids_call *call;
+
+    if (!read_ids_args(request->exchange, &args, &err)) {
+        reply_error(request->exchange, &err, NULL);
+        return;
+    }
+    call = allocate(1, sizeof *call);
+    call->park = (struct park_call){.ids = {.want = args.count}, .done = on_ids, .gone = is_gone};
+    call->api = request->api;
+    call->exchange = request->exchange;
+    call->claim = args.claim;
+    call->text = accept_prefers_text(http_header(request->exchange, "Accept"));
+    park_take(request->api->park, wall_ms(request), &call->park);
+}
+
+/* ---- decode ---- */
+
+static bool find_epoch(const struct api *api, const struct worker_view *view, uint64_t *epoch_ms) {
+    if (api->service->serving)
+        *epoch_ms = api->service->generation.ids.epoch_ms;
+    else if (view->has_meta)
+        *epoch_ms = view->meta.epoch_ms;
+    return api->service->serving || view->has_meta;
+}
+
+/* This worker's own machine IDs are the ones it knows the holder of. */
+static const char *find_holder(const struct worker_view *view, uint16_t machine_id) {
+    for (size_t i = 0; i < view->n_machines; i++) {
+        const struct hold_view *hold = &view->machines[i].hold;
+
+        if (hold->has_generation && hold->machine_id == machine_id)
+            return view->identity;
+    }
+    return NULL;
+}
+
+static void decode(const struct request *request, int64_t id) {
+    static const struct service_error no_epoch = {
+        .code = "UNAVAILABLE",
+        .message = "the epoch is not known before etcd was read",
+        .retry_after_ms = 1000,
+    };
+    struct worker_view view;
+    uint64_t epoch_ms;
+    char *body;
+    size_t len;
+
+    view_read(request->api->board, &view);
+    if (!find_epoch(request->api, &view, &epoch_ms)) {
+        reply_error(request->exchange, &no_epoch, NULL);
+        return;
+    }
+    body = render_decoded(id, epoch_ms, wall_ms(request),
+                          find_holder(&view, snowflake_decode(id, epoch_ms).machine_id), &len);
+    reply(request->exchange, 200, JSON, body, len);
+}
+
+static void handle_decode_path(const struct request *request) {
+    const char *text = http_path(request->exchange) + strlen(DECODE_PREFIX);
+    struct service_error err;
+    int64_t id;
+
+    if (decode_args_id(text, strlen(text), &id, &err))
+        decode(request, id);
+    else
+        reply_error(request->exchange, &err, NULL);
+}
+
+static void handle_decode_body(const struct request *request) {
+    struct service_error err;
+    size_t len;
+    const char *body = http_body(request->exchange, &len);
+    int64_t id;
+
+    if (decode_args_body(body, len, &id, &err))
+        decode(request, id);
+    else
+        reply_error(request->exchange, &err, NULL);
+}
+
+/* ---- reports ---- */
+
+static struct report look(const struct request *request, struct worker_view *view) {
+    const struct api *api = request->api;
+    struct report report = {
+        .view = view,
+        .loops = api->all_gauges,
+        .n_loops = api->n_loops,
+        .now = request->received,
+    };
+    struct error err;
+
+    view_read(api->board, view);
+    report.has_quality = clock_quality(&report.quality, &err) == STATUS_OK;
+    return report;
+}
+
+static void handle_status(const struct request *request) {
+    struct worker_view view;
+    struct report report = look(request, &view);
+    size_t len;
+    char *body = report_status(&report, &len);
+
+    reply(request->exchange, 200, JSON, body, len);
+}
+
+static void handle_clock(const struct request *request) {
+    struct report report = {0};
+    struct error err;
+    char *body;
+    size_t len;
+
+    report.has_quality = clock_quality(&report.quality, &err) == STATUS_OK;
+    report.now = clock_now_ns(request->api->clock);
+    body = report_clock(&report, request->received, &len);
+    reply(request->exchange, 200, JSON, body, len);
+}
+
+static void handle_live(const struct request *request) {
+    struct worker_view view;
+    struct report report = look(request, &view);
+    struct service_error err;
+
+    if (report_live(&report, &err))
+        reply(request->exchange, 200, JSON, strdup("{\"live\":true}"), strlen("{\"live\":true}"));
+    else
+        reply_error(request->exchange, &err, NULL);
+}
+
+static void handle_ready(const struct request *request) {
+    struct worker_view view;
+    struct report report = look(request, &view);
+    struct service_error why = {.retry_after_ms = 1000};
+    char *body;
+    size_t len;
+
+    if (request->api->draining)
+        view.state = WORKER_DRAINING; /* the order may be here before the view */
+    if (view_state(&view, wall_ms(request)) == WORKER_SERVING &&
+        service_ready(request->api->service, wall_ms(request), &why)) {
+        body = report_ready(&report, &len);
+        reply(request->exchange, 200, JSON, body, len);
+    } else {
+        body = report_unready(&report, &why, &len);
+        reply_failure(request->exchange, 503, body, len, why.retry_after_ms, NULL);
+    }
+}
+
+static void handle_metrics(const struct request *request) {
+    struct worker_view view;
+    struct report report = look(request, &view);
+    size_t len;
+    char *body = report_metrics(&report, &len);
+
+    reply(request->exchange, 200, METRICS, body, len);
+}
+
+/* ---- routes ---- */
+
+struct route {
+    const char *path;
+    bool prefix; /* path is how it begins */
+    unsigned allowed;
+    const char *allow; /* the same in words */
+    bool takes_args;   /* query arguments are its own to judge, or harmless */
+    void (*handle)(const struct request *request);
+};
+#define READ_ONLY METHOD_GET | METHOD_HEAD, "GET, HEAD"
+static const struct route routes[] = {
+    {"/v1/ids", false, METHOD_GET | METHOD_POST, "GET, POST", true, handle_ids},
+    {DECODE_PREFIX, true, READ_ONLY, false, handle_decode_path},
+    {"/v1/decode", false, METHOD_POST, "POST", false, handle_decode_body},
+    {"/v1/clock", false, READ_ONLY, false, handle_clock},
+    {"/v1/status", false, READ_ONLY, false, handle_status},
+    {"/livez", false, READ_ONLY, true, handle_live},
+    {"/readyz", false, READ_ONLY, true, handle_ready},
+    {"/metrics", false, READ_ONLY, true, handle_metrics},
+};
+
+static const struct route *find_route(const char *path) {
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        const struct route *route = &routes[i];
+
+        if (route->prefix ? strncmp(path, route->path, strlen(route->path)) == 0
+                          : strcmp(path, route->path) == 0)
+            return route;
+    }
+    return NULL;
+}
+
+/* 0 for a method that none of the routes knows. */
+static unsigned read_method(const char *method) {
+    if (strcmp(method, "GET") == 0)
+        return METHOD_GET;
+    if (strcmp(method, "HEAD") == 0)
+        return METHOD_HEAD;
+    return strcmp(method, "POST") == 0 ? METHOD_POST : 0;
+}
+
+static void refuse_arg(void *arg, const char *name, struct http_text value) {
+    struct service_error *err = arg;
+    char quoted[QUOTE_SIZE];
+
+    (void)value;
+    if (!err->code)
+        args_refuse(err, NULL, "unknown argument %s; there is none here",
+                    quote(name, strlen(name), quoted));
+}
+
+/* May the request go on to its route (NULL: there is none)?  If not, err says why. */
+static bool check(const struct http_exchange *exchange, const struct route *route, unsigned method,
+                  struct service_error *err) {
+    char quoted[QUOTE_SIZE];
+    const char *text = http_path(exchange);
+    size_t len;
+
+    *err = (struct service_error){0};
+    if (!route) {
+        err->code = "NOT_FOUND";
+        snprintf(err->message, sizeof err->message, "there is no %s",
+                 quote(text, strlen(text), quoted));
+        return false;
+    }
+    if (!(route->allowed & method)) {
+        text = http_method(exchange);
+        err->code = "UNIMPLEMENTED";
+        snprintf(err->message, sizeof err->message, "%s does not take %s; it takes %s", route->path,
+                 quote(text, strlen(text), quoted), route->allow);
+        return false;
+    }
+    http_body(exchange, &len);
+    if (method != METHOD_POST && len > 0)
+        return args_refuse(err, "body", "a %s takes no body", http_method(exchange));
+    if (!route->takes_args)
+        http_query_visit(exchange, refuse_arg, err);
+    return !err->code;
+}
+
+void api_handle(void *arg, struct http_exchange *exchange) {
+    struct api *api = arg;
+    const struct request request = {
+        .api = api,
+        .exchange = exchange,
+        .received = clock_now_ns(api->clock),
+    };
+    const struct route *route = find_route(http_path(exchange));
+    struct service_error err;
+
+    if (check(exchange, route, read_method(http_method(exchange)), &err))
+        route->handle(&request);
+    else
+        reply_error(exchange, &err, route ? route->allow : NULL);
+}

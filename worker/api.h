@@ -1,0 +1,29 @@
+/* api.h - the worker's HTTP interface: what each path and method means.
+ *
+ * One for each serving loop, on its thread only. */
+#ifndef SNOWFLEET_WORKER_API_H
+#define SNOWFLEET_WORKER_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/clock.h"
+#include "common/http_server.h"
+#include "worker/park.h"
+#include "worker/service.h"
+#include "worker/view.h"
+
+struct api {
+    const struct clock *clock;
+    struct service *service;
+    struct park *park;
+    struct view_board *board;
+    struct loop_gauges *all_gauges; /* of all loops of the worker */
+    size_t n_loops;
+    bool draining; /* /readyz says no, everything else goes on */
+};
+
+/* The handler of http_server.h; arg is a struct api. */
+void api_handle(void *arg, struct http_exchange *exchange);
+
+#endif

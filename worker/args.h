@@ -1,0 +1,40 @@
+/* args.h - [pure] what HTTP clients ask for: query arguments, JSON bodies, Accept.
+ *
+ * Everything is refused that is not understood: an argument of another name, one given twice, a
+ * number that is not plain decimal.  On failure a reader returns false and *err names the field. */
+#ifndef SNOWFLEET_WORKER_ARGS_H
+#define SNOWFLEET_WORKER_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/service.h"
+
+/* A request for IDs.  The arguments may come one by one from a query and as a whole from a body;
+ * what is given in both was given twice. */
+struct ids_args {
+    uint32_t count;
+    bool claim; /* the answer is to name the claim */
+    bool has_kind, has_count, has_claim;
+};
+void ids_args_init(struct ids_args *args);
+/* name is NUL-terminated, value[len] may hold anything. */
+bool ids_args_set(struct ids_args *args, const char *name, const char *value, size_t len,
+                  bool twice, struct service_error *err);
+/* {"kind":"snowflake","count":2,"claim":true}: count as a number or as a string.  An empty body
+ * sets nothing. */
+bool ids_args_body(struct ids_args *args, const char *body, size_t len, struct service_error *err);
+
+/* An ID to be decoded, as text or as {"id":"187354526515220487"}; a JSON number is read exactly. */
+bool decode_args_id(const char *text, size_t len, int64_t *id, struct service_error *err);
+bool decode_args_body(const char *body, size_t len, int64_t *id, struct service_error *err);
+
+/* Does an Accept header prefer text/plain to application/json?  NULL: there was none. */
+bool accept_prefers_text(const char *accept);
+
+/* Records that an argument is wrong and returns false. */
+bool args_refuse(struct service_error *err, const char *field, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

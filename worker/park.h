@@ -1,0 +1,44 @@
+/* park.h - callers that wait for their Snowflakes, in the order in which they came.
+ *
+ * One for each serving loop, on its thread only.  Nobody spins: one timer, armed only while somebody
+ * waits, fires when the next millisecond of the wall clock begins, or when that clock is set. */
+#ifndef SNOWFLEET_WORKER_PARK_H
+#define SNOWFLEET_WORKER_PARK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "common/clock.h"
+#include "common/status.h"
+#include "worker/service.h"
+
+/* One request for IDs; memory of the transport's. */
+struct park_call {
+    struct service_ids ids; /* want is set, the rest zeroed */
+    /* Runs once, perhaps from inside park_take(), with SERVICE_DONE or SERVICE_FAILED; then the call
+     * is the transport's again, with its ids to free. */
+    void (*done)(struct park_call *call, enum service_outcome outcome,
+                 const struct service_error *err);
+    /* Has the client gone away?  Asked before IDs are spent on somebody who had to wait. */
+    bool (*gone)(const struct park_call *call);
+    struct park_call *next; /* the park's */
+};
+
+struct park;
+
+/* clock and service outlive it. */
+enum status park_new(uv_loop_t *loop, const struct clock *clock, struct service *service,
+                     struct park **park, struct error *err);
+/* Serves the call now if nobody waits before it, else when its turn comes. */
+void park_take(struct park *park, uint64_t now_ms, struct park_call *call);
+/* Something changed that they may have waited for. */
+void park_serve(struct park *park, uint64_t now_ms);
+/* Ends all calls with this failure. */
+void park_fail(struct park *park, const struct service_error *err);
+size_t park_waiting(const struct park *park);
+/* Frees it, from the loop; nobody may wait any more.  NULL is let pass. */
+void park_close(struct park *park);
+
+#endif

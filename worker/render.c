@@ -1,0 +1,125 @@
+#include "worker/render.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/allocate.h"
+#include "common/decimal.h"
+#include "common/fields.h"
+#include "common/snowflake.h"
+
+/* An ID later than this after now is from a clock that is ahead, or from another epoch. */
+#define FUTURE_MS 1000
+
+#define KIND_HEAD "{\"kind\":\"snowflake\",\"count\":"
+#define CLAIM_HEAD ",\"claim\":\""
+#define IDS_HEAD ",\"ids\":[\""
+#define IDS_TAIL "\"]}"
+#define BETWEEN "\",\""
+
+static char *put(char *at, const char *text) {
+    return mempcpy(at, text, strlen(text));
+}
+
+/* Writes all IDs with between after each and returns where that ends.  The IDs of a run follow one
+ * another, so each is a copy of the one before, counted up. */
+static char *put_ids(char *at, const struct service_ids *ids, const char *between) {
+    size_t between_len = strlen(between);
+
+    for (size_t i = 0; i < ids->n_runs; i++) {
+        size_t len = decimal_format((uint64_t)ids->runs[i].first, at);
+
+        memcpy(at + len, between, between_len);
+        for (uint32_t left = ids->runs[i].count - 1; left > 0; left--) {
+            char *next = at + len + between_len;
+
+            memcpy(next, at, len);
+            decimal_increment(next, &len);
+            memcpy(next + len, between, between_len);
+            at = next;
+        }
+        at += len + between_len;
+    }
+    return at;
+}
+
+/* Room for all IDs with between after each, and for rest more. */
+static char *allocate_body(const struct service_ids *ids, size_t between_len, size_t rest) {
+    size_t size = ids->have * (DECIMAL_U64_MAX_CHARS + between_len) + rest;
+    char *body = malloc(size);
+
+    if (!body)
+        abort(); /* as allocate(), which would zero it first */
+    return body;
+}
+
+char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len) {
+    char *body = allocate_body(ids, strlen(BETWEEN),
+                               sizeof KIND_HEAD CLAIM_HEAD IDS_HEAD IDS_TAIL +
+                                   DECIMAL_U64_MAX_CHARS + HOLD_CLAIM_CHARS + 1);
+    char *at = put(body, KIND_HEAD);
+
+    assert(ids->have > 0);
+    at += decimal_format(ids->have, at);
+    if (claim) {
+        at = put(at, CLAIM_HEAD);
+        at = put(at, ids->claim);
+        at = put(at, "\"");
+    }
+    at = put(at, IDS_HEAD);
+    at = put_ids(at, ids, BETWEEN) - strlen(BETWEEN);
+    at = put(at, IDS_TAIL);
+    *at = '\0';
+    *len = (size_t)(at - body);
+    return body;
+}
+
+char *render_ids_text(const struct service_ids *ids, size_t *len) {
+    char *body = allocate_body(ids, 1, 1);
+    char *at = put_ids(body, ids, "\n");
+
+    *at = '\0';
+    *len = (size_t)(at - body);
+    return body;
+}
+
+static char *spell(json_t *object, size_t *len) {
+    char *text = fields_spell(object, NULL);
+
+    *len = strlen(text);
+    return text;
+}
+
+char *render_decoded(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
+                     size_t *len) {
+    struct snowflake_parts parts = snowflake_decode(id, epoch_ms);
+    json_t *answer = json_object();
+    char time[32];
+
+    time_format(parts.timestamp_ms, time);
+    fields_put(answer, "kind", json_string("snowflake"));
+    fields_put(answer, "id", fields_from_wide((uint64_t)id));
+    fields_put(answer, "time", json_string(time));
+    fields_put(answer, "timestamp_ms", fields_from_wide(parts.timestamp_ms));
+    fields_put(answer, "machine_id", fields_from_number(parts.machine_id));
+    fields_put(answer, "sequence", fields_from_number(parts.sequence));
+    fields_put(answer, "future", json_boolean(parts.timestamp_ms > now_ms + FUTURE_MS));
+    if (holder)
+        fields_put(answer, "holder", fields_from_label(holder));
+    return spell(answer, len);
+}
+
+char *render_error(const struct service_error *error, size_t *len) {
+    json_t *answer = json_object();
+    json_t *inner = json_object();
+
+    fields_put(inner, "code", json_string(error->code));
+    fields_put(inner, "message", fields_from_label(error->message));
+    if (error->field)
+        fields_put(inner, "field", json_string(error->field));
+    if (error->retry_after_ms)
+        fields_put(inner, "retry_after_ms", fields_from_number(error->retry_after_ms));
+    fields_put(answer, "error", inner);
+    return spell(answer, len);
+}

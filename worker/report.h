@@ -1,0 +1,39 @@
+/* report.h - [pure] what an operator sees of a worker: status, readiness, metrics.
+ *
+ * Texts are allocated, to be released with free(); *len is without the NUL that they end in. */
+#ifndef SNOWFLEET_WORKER_REPORT_H
+#define SNOWFLEET_WORKER_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/clock.h"
+#include "worker/service.h"
+#include "worker/view.h"
+
+/* What is looked at when somebody asks. */
+struct report {
+    const struct worker_view *view;
+    struct loop_gauges *loops; /* of all serving loops */
+    size_t n_loops;
+    struct instant_ns now;
+    bool has_quality; /* the kernel told what it thinks of its clock */
+    struct clock_quality quality;
+};
+
+/* /v1/status: design.md 7.1. */
+char *report_status(const struct report *report, size_t *len);
+/* /readyz when ready; when not, with the reason that this loop cannot serve. */
+char *report_ready(const struct report *report, size_t *len);
+char *report_unready(const struct report *report, const struct service_error *why, size_t *len);
+/* /metrics, Prometheus' text format 0.0.4. */
+char *report_metrics(const struct report *report, size_t *len);
+
+/* /livez: does the control loop turn, and every serving loop?  If not, err says which one. */
+bool report_live(const struct report *report, struct service_error *err);
+
+/* /v1/clock: what a probe is told of the physical clock. */
+char *report_clock(const struct report *report, struct instant_ns received, size_t *len);
+
+#endif

@@ -1,0 +1,293 @@
+#include "worker/serving.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "common/allocate.h"
+#include "common/http_server.h"
+#include "worker/api.h"
+#include "worker/park.h"
+#include "worker/service.h"
+
+#define TICK_MS 1000             /* for /livez; well below WORKER_STUCK_MS */
+#define REQUEST_TIMEOUT_MS 10000 /* the defaults of serving_config */
+#define IDLE_TIMEOUT_MS 75000    /* above the 60 s of common proxies, so that they close first */
+#define MAX_BODY_BYTES (64u * 1024u)
+#define MAX_HEADER_BYTES (16u * 1024u)
+/* The last answers are given this long to be written when the thread ends. */
+#define END_LOOK_MS 5
+#define END_MAX_MS 500
+
+/* An order on its way to the loop. */
+struct letter {
+    struct serving_order order;
+    struct letter *next;
+};
+
+struct serving {
+    struct serving_config config;
+    pthread_t thread;
+
+    /* Shared with other threads. */
+    pthread_mutex_t mutex;        /* of the mailbox and of stop */
+    struct letter *first, **last; /* a queue; *last is where the next one goes */
+    bool stop;
+    uv_async_t wake;
+    _Atomic unsigned busy;
+
+    /* The loop's own. */
+    uv_loop_t loop;
+    uv_timer_t tick, end;
+    uv_prepare_t publish;
+    struct service service;
+    struct park *park;
+    struct api api;
+    struct http_server *http;
+    uint64_t end_by_ms; /* by the loop's clock */
+};
+
+static const struct service_error shutting_down = {
+    .code = "UNAVAILABLE",
+    .message = "this worker is shutting down",
+    .retry_after_ms = 1000,
+};
+
+/* ---- what others see ---- */
+
+static void store(_Atomic uint64_t *gauge, uint64_t value) {
+    atomic_store_explicit(gauge, value, memory_order_relaxed);
+}
+
+/* Runs in every turn of the loop. */
+static void on_publish(uv_prepare_t *handle) {
+    struct serving *serving = handle->data;
+    struct loop_gauges *gauges = serving->config.gauges;
+    struct http_server_stats stats;
+
+    http_server_stats(serving->http, &stats);
+    if (serving->service.issued_total > 0 && !serving->service.fresh)
+        store(&gauges->last_issued_ms, serving->service.generation.ids.last_wall_ms);
+    store(&gauges->issued_total, serving->service.issued_total);
+    store(&gauges->parked, park_waiting(serving->park));
+    store(&gauges->http_connections, stats.connections);
+    store(&gauges->http_connections_total, stats.connections_total);
+    store(&gauges->http_refused_connections_total, stats.refused_connections_total);
+    store(&gauges->http_accept_failures_total, stats.accept_failures_total);
+    store(&gauges->http_requests_total, stats.requests_total);
+    store(&gauges->http_guard_refusals_total, stats.guard_refusals_total);
+    store(&gauges->http_timeouts_total, stats.timeouts_total);
+    atomic_store_explicit(&serving->busy, http_server_busy(serving->http), memory_order_relaxed);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    struct serving *serving = timer->data;
+    struct instant now = clock_now(&serving->config.clock);
+
+    store(&serving->config.gauges->turned_boot_ms, now.boot_ms);
+    /* A clock that was bent (in tests) does not cancel the timer that they wait for. */
+    park_serve(serving->park, now.wall_ms);
+}
+
+/* ---- the end ---- */
+
+static void close_all(struct serving *serving) {
+    park_fail(serving->park, &shutting_down);
+    http_server_close(serving->http, NULL, NULL);
+    park_close(serving->park);
+    uv_close((uv_handle_t *)&serving->tick, NULL);
+    uv_close((uv_handle_t *)&serving->end, NULL);
+    uv_close((uv_handle_t *)&serving->publish, NULL);
+    uv_close((uv_handle_t *)&serving->wake, NULL);
+}
+
+static void on_end(uv_timer_t *timer) {
+    struct serving *serving = timer->data;
+
+    park_fail(serving->park, &shutting_down);
+    if (http_server_busy(serving->http) == 0 || uv_now(&serving->loop) >= serving->end_by_ms)
+        close_all(serving);
+}
+
+static void begin_end(struct serving *serving) {
+    http_server_drain(serving->http);
+    park_fail(serving->park, &shutting_down);
+    serving->end_by_ms = uv_now(&serving->loop) + END_MAX_MS;
+    uv_timer_start(&serving->end, on_end, 0, END_LOOK_MS);
+}
+
+/* ---- orders ---- */
+
+static void carry_out(struct serving *serving, const struct serving_order *order) {
+    switch (order->kind) {
+    case SERVING_INSTALL: service_install(&serving->service, &order->install); break;
+    case SERVING_RAISE: service_raise(&serving->service, order->claim, order->limit_ms); break;
+    case SERVING_DROP: service_drop(&serving->service); break;
+    case SERVING_CLOSE:
+        serving->config.closed(serving->config.arg, service_close(&serving->service));
+        break;
+    case SERVING_DRAIN:
+        serving->api.draining = true;
+        http_server_drain(serving->http);
+        break;
+    }
+}
+
+static void on_wake(uv_async_t *wake) {
+    struct serving *serving = wake->data;
+    struct letter *letters;
+    bool stop;
+
+    pthread_mutex_lock(&serving->mutex);
+    letters = serving->first;
+    serving->first = NULL;
+    serving->last = &serving->first;
+    stop = serving->stop;
+    pthread_mutex_unlock(&serving->mutex);
+
+    while (letters) {
+        struct letter *letter = letters;
+
+        letters = letter->next;
+        carry_out(serving, &letter->order);
+        free(letter);
+    }
+    if (stop && serving->end_by_ms == 0)
+        begin_end(serving);
+    park_serve(serving->park, clock_now(&serving->config.clock).wall_ms);
+}
+
+void serving_order(struct serving *serving, const struct serving_order *order) {
+    struct letter *letter = allocate(1, sizeof *letter);
+
+    letter->order = *order;
+    pthread_mutex_lock(&serving->mutex);
+    *serving->last = letter;
+    serving->last = &letter->next;
+    pthread_mutex_unlock(&serving->mutex);
+    uv_async_send(&serving->wake);
+}
+
+unsigned serving_busy(struct serving *serving) {
+    return atomic_load_explicit(&serving->busy, memory_order_relaxed);
+}
+
+/* ---- life ---- */
+
+static void *run(void *arg) {
+    struct serving *serving = arg;
+
+    uv_run(&serving->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static enum status start_parts(struct serving *serving, struct error *err) {
+    const struct serving_config *config = &serving->config;
+    const struct http_server_config http = {
+        .max_connections = config->max_connections,
+        .max_body_bytes = MAX_BODY_BYTES,
+        .max_header_bytes = MAX_HEADER_BYTES,
+        .request_timeout_ms = config->request_timeout_ms ? config->request_timeout_ms
+                                                         : REQUEST_TIMEOUT_MS,
+        .idle_timeout_ms = config->idle_timeout_ms ? config->idle_timeout_ms : IDLE_TIMEOUT_MS,
+        .handle = api_handle,
+        .arg = &serving->api,
+    };
+
+    service_init(&serving->service, config->max_backward_wait_ms, config->start);
+    if (park_new(&serving->loop, &config->clock, &serving->service, &serving->park, err) !=
+        STATUS_OK)
+        return err->status;
+    serving->api = (struct api){
+        .clock = &config->clock,
+        .service = &serving->service,
+        .park = serving->park,
+        .board = config->board,
+        .all_gauges = config->all_gauges,
+        .n_loops = config->n_loops,
+    };
+    if (http_server_new(&serving->loop, config->http_fd, &http, &serving->http, err) == STATUS_OK)
+        return STATUS_OK;
+    park_close(serving->park);
+    uv_run(&serving->loop, UV_RUN_DEFAULT); /* until both are closed */
+    return err->status;
+}
+
+static void start_handles(struct serving *serving) {
+    uv_async_init(&serving->loop, &serving->wake, on_wake);
+    uv_timer_init(&serving->loop, &serving->tick);
+    uv_timer_init(&serving->loop, &serving->end);
+    uv_prepare_init(&serving->loop, &serving->publish);
+    serving->wake.data = serving->tick.data = serving->end.data = serving->publish.data = serving;
+    uv_timer_start(&serving->tick, on_tick, 0, TICK_MS);
+    uv_prepare_start(&serving->publish, on_publish);
+}
+
+/* Signals are the main thread's, and one that nobody waits for must not end a write here. */
+static int start_thread(struct serving *serving) {
+    sigset_t all, before;
+    int code;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&serving->thread, NULL, run, serving);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code == 0)
+        pthread_setname_np(serving->thread, "serving");
+    return code;
+}
+
+static void free_serving(struct serving *serving) {
+    uv_loop_close(&serving->loop);
+    pthread_mutex_destroy(&serving->mutex);
+    while (serving->first) {
+        struct letter *letter = serving->first;
+
+        serving->first = letter->next;
+        free(letter);
+    }
+    free(serving);
+}
+
+enum status serving_start(const struct serving_config *config, struct serving **serving,
+                          struct error *err) {
+    struct serving *made = allocate(1, sizeof *made);
+    int code;
+
+    made->config = *config;
+    made->last = &made->first;
+    pthread_mutex_init(&made->mutex, NULL);
+    code = uv_loop_init(&made->loop);
+    if (code != 0) {
+        pthread_mutex_destroy(&made->mutex);
+        free(made);
+        return error_set(err, STATUS_SYSTEM, "serving loop: %s", uv_strerror(code));
+    }
+    if (start_parts(made, err) != STATUS_OK)
+        goto failed;
+    start_handles(made);
+    code = start_thread(made);
+    if (code != 0) {
+        error_set(err, STATUS_SYSTEM, "serving thread: %s", strerror(code));
+        close_all(made);
+        uv_run(&made->loop, UV_RUN_DEFAULT);
+        goto failed;
+    }
+    *serving = made;
+    return STATUS_OK;
+failed:
+    free_serving(made);
+    return err->status;
+}
+
+void serving_stop(struct serving *serving) {
+    pthread_mutex_lock(&serving->mutex);
+    serving->stop = true;
+    pthread_mutex_unlock(&serving->mutex);
+    uv_async_send(&serving->wake);
+    pthread_join(serving->thread, NULL);
+    free_serving(serving);
+}

@@ -1,0 +1,60 @@
+/* serving.h - one serving thread: an event loop that owns one generation, hence one machine ID,
+ * with its HTTP server and the queue of callers parked until the next millisecond.
+ *
+ * The control thread orders, the loop obeys in order.  No lock is taken on the way of a request. */
+#ifndef SNOWFLEET_WORKER_SERVING_H
+#define SNOWFLEET_WORKER_SERVING_H
+
+#include <stdint.h>
+
+#include "common/clock.h"
+#include "common/hold.h"
+#include "common/snowflake.h"
+#include "common/status.h"
+#include "worker/view.h"
+
+struct serving;
+
+struct serving_config {
+    struct clock clock;
+    int http_fd;                   /* a listening socket, shared by all serving threads */
+    unsigned max_connections;      /* of this loop */
+    uint64_t request_timeout_ms;   /* of a whole HTTP request, and of a whole answer; 0: 10 s */
+    uint64_t idle_timeout_ms;      /* of a kept-alive HTTP connection; 0: 75 s */
+    uint64_t max_backward_wait_ms;
+    enum snowflake_start start;
+    struct view_board *board;      /* outlives the thread */
+    struct loop_gauges *gauges;    /* of this loop; outlives the thread */
+    struct loop_gauges *all_gauges; /* of all loops of the worker, for /livez */
+    size_t n_loops;
+    /* Answers SERVING_CLOSE.  Runs on the serving thread: pass it on to your own. */
+    void (*closed)(void *arg, uint64_t last_ms);
+    void *arg;
+};
+
+enum status serving_start(const struct serving_config *config, struct serving **serving,
+                          struct error *err);
+
+enum serving_order_kind {
+    SERVING_INSTALL,
+    SERVING_RAISE,
+    SERVING_DROP,
+    SERVING_CLOSE, /* close the generation and call closed() with its last */
+    SERVING_DRAIN  /* not ready; "Connection: close" on every answer */
+};
+struct serving_order {
+    enum serving_order_kind kind;
+    struct hold_install install;          /* INSTALL */
+    char claim[HOLD_CLAIM_CHARS + 1];     /* RAISE */
+    uint64_t limit_ms;                    /* RAISE */
+};
+/* Queues an order: from any thread; orders are carried out in the order in which they came. */
+void serving_order(struct serving *serving, const struct serving_order *order);
+
+/* Requests under way, and parked ones; from any thread. */
+unsigned serving_busy(struct serving *serving);
+
+/* Ends the thread, answering parked callers with 503 first, and joins it. */
+void serving_stop(struct serving *serving);
+
+#endif

@@ -1,0 +1,36 @@
+/* worker.h - the worker as a whole: owns its parts and ties them together.
+ *
+ * The calling thread becomes the control thread: one event loop with the link to etcd, the leases,
+ * the horizons and the watch on the clock.  Beside it runs one serving thread for each machine ID. */
+#ifndef SNOWFLEET_WORKER_WORKER_H
+#define SNOWFLEET_WORKER_WORKER_H
+
+#include <stdint.h>
+
+#include "common/clock.h"
+#include "common/etcd_http.h"
+#include "common/snowflake.h"
+#include "common/status.h"
+
+struct worker_config {
+    struct clock clock;
+    struct etcd_http_config etcd;
+    const char *cluster;
+    const char *identity;       /* a label; NULL: the host name */
+    const char *http_listen;    /* HOST:PORT */
+    const char *advertise;      /* host that others reach this one by; NULL: that of http_listen */
+    uint64_t machine_ids;       /* how many to hold */
+    const uint16_t *machine_id; /* the one that is wanted; NULL: any */
+    uint64_t window_ms, claim_ahead_ms, assign_wait_ms;
+    uint64_t lease_ttl_ms, keepalive_interval_ms;
+    uint64_t max_backward_wait_ms, drain_timeout_ms;
+    enum snowflake_start start;
+    unsigned max_connections;
+};
+
+/* Runs until SIGTERM or SIGINT, or until the coordinator orders it to drain; then drains, releases
+ * its machine IDs and returns, within drain_timeout_ms even when etcd is away.  STATUS_OK unless it
+ * could not start. */
+enum status worker_run(const struct worker_config *config, struct error *err);
+
+#endif

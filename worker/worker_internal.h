@@ -1,0 +1,113 @@
+/* worker_internal.h - what the files of the control thread share; nobody else includes it.
+ *
+ *   worker.c         start, watch on etcd and clock, drain, end
+ *   worker_slots.c   finding slots for the holders: the talk with the leader, or choosing alone
+ *   worker_view.c    what the rest of the process and others get to see */
+#ifndef SNOWFLEET_WORKER_WORKER_INTERNAL_H
+#define SNOWFLEET_WORKER_WORKER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#include "common/keys.h"
+#include "common/log.h"
+#include "common/records.h"
+#include "common/registry.h"
+#include "worker/holder.h"
+#include "worker/registration.h"
+#include "worker/seek.h"
+#include "worker/serving.h"
+#include "worker/view.h"
+#include "worker/worker.h"
+
+#define WORKER_RETRY_MIN_MS 100u /* pause after a failure towards etcd, doubled each time */
+#define WORKER_RETRY_MAX_MS 2000u
+#define WORKER_TICK_MS 250u
+#define WORKER_GIVEN_UP_MS 60000u /* a machine ID handed back on order is not wanted for so long */
+#define WORKER_DRAIN_REQUESTS_MS 1000u
+#define WORKER_POLL_MS 30000u     /* meta and assign are read that often beside the watch ... */
+#define WORKER_POLL_IDLE_MS 2000u /* ... and that often while nothing is served */
+
+struct worker;
+
+/* One machine ID: the loop that issues from it and the holder that keeps it. */
+struct worker_slot {
+    struct worker *worker;
+    size_t index;
+    struct serving *serving;
+    struct holder *holder;
+    bool has_last; /* it has held last_machine_id, and would like it again */
+    uint16_t last_machine_id;
+    bool closed; /* under worker.closed_mutex: the loop's answer, not yet passed on */
+    uint64_t closed_last_ms;
+};
+
+enum worker_drain {
+    WORKER_RUNNING,
+    WORKER_DRAIN_REQUESTS, /* answering what is under way */
+    WORKER_DRAIN_RELEASE,  /* giving the machine IDs back */
+    WORKER_DRAIN_LEAVE,    /* and the leases */
+    WORKER_DRAIN_ENDING    /* closing everything */
+};
+
+struct worker {
+    const struct worker_config *config;
+    struct keys keys;
+    struct own self; /* instance, identity, addresses */
+    uv_loop_t loop;
+    struct etcd_http *etcd_http;
+    struct etcd etcd;
+    struct etcd_watch *watch;
+    struct registration *registration;
+    struct seek seek;
+    bool reading; /* a read for the search is under way */
+    enum seek_move reading_for;
+    uint16_t reading_id;
+    uint64_t given_up_until_boot_ms[MACHINE_IDS]; /* ordered to give it up: not taken before */
+
+    bool has_meta;
+    struct meta meta;
+    bool heard; /* etcd has answered since the start */
+
+    struct worker_slot slots[RECORD_MACHINES_MAX];
+    size_t n_slots;
+    struct loop_gauges gauges[RECORD_MACHINES_MAX];
+    struct view_board board;
+
+    uv_timer_t tick, review, deadline;
+    uv_signal_t on_term, on_int;
+    uv_async_t closed_async;
+    pthread_mutex_t closed_mutex;
+    uv_poll_t step_poll;
+    int step_fd; /* -1: not made, and step_poll neither */
+    struct clock_watch clock_watch;
+    uint64_t clock_steps_total;
+    int64_t last_step_ns;
+    uint64_t polled_boot_ms;
+    bool polling;
+
+    enum worker_drain drain;
+    uint64_t drain_began_boot_ms;
+};
+
+static inline struct instant worker_now(const struct worker *worker) {
+    return clock_now(&worker->config->clock);
+}
+
+/* meta, ceil or assign/<instance> as read or watched; value NULL: the key is gone. */
+void worker_key(struct worker *worker, const char *key, const char *value, size_t len);
+/* Something has changed: review the search, the node record and the view, from the loop. */
+void worker_changed(void *worker);
+
+/* ---- worker_slots.c ---- */
+void worker_search(struct worker *worker);
+/* assign/<instance> */
+void worker_assigned(struct worker *worker, const char *value, size_t len);
+/* What node/<instance> is to say now; allocated. */
+char *worker_node_text(const struct worker *worker);
+
+/* ---- worker_view.c ---- */
+void worker_publish(struct worker *worker);
+
+#endif
