@@ -1,0 +1,129 @@
+#include "coordinator/clocks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/allocate.h"
+#include "coordinator/prober.h"
+
+#define AT_A_TIME 16u
+
+struct clocks {
+    struct clocks_config config;
+    struct clock_watch watch;
+    unsigned asking;
+};
+
+struct question {
+    struct clocks *clocks;
+    struct member *member;
+};
+
+struct clocks *clocks_new(const struct clocks_config *config) {
+    struct clocks *clocks = allocate(1, sizeof *clocks);
+
+    clocks->config = *config;
+    return clocks;
+}
+
+void clocks_free(struct clocks *clocks) {
+    free(clocks);
+}
+
+static void on_probed(void *arg, const struct clock_reading *reading) {
+    struct question *question = arg;
+    struct clocks *clocks = question->clocks;
+    struct member *member = question->member;
+
+    clocks->asking--;
+    member->probing = false;
+    member->reading = *reading;
+    member->probed_attempt = member->probing_attempt;
+    clocks->config.measured(clocks->config.arg, member);
+    member->busy--;
+    cluster_release(clocks->config.cluster, member);
+    free(question);
+}
+
+static void start(struct clocks *clocks, struct member *member) {
+    struct question *question;
+
+    member->probe_wanted = false;
+    member->probing_attempt = member->node.attempt;
+    if (!member->node.addresses.http[0]) {
+        member->reading = (struct clock_reading){
+            .boot_ms = clock_now(&clocks->config.clock).boot_ms, .reason = "no HTTP address"};
+        member->probed_attempt = member->probing_attempt;
+        return;
+    }
+    question = allocate(1, sizeof *question);
+    *question = (struct question){clocks, member};
+    clocks->asking++;
+    member->probing = true;
+    member->busy++;
+    probe_clock(clocks->config.client, clocks->config.clock, member->node.addresses.http,
+                CLOCKS_TIMEOUT_MS, on_probed, question);
+}
+
+static bool due(const struct clocks *clocks, const struct member *member, uint64_t now) {
+    if (!member->has_node || member->probing)
+        return false;
+    return member->probe_wanted || member->reading.boot_ms == 0 ||
+           now - member->reading.boot_ms >= clocks->config.probe_interval_ms;
+}
+
+void clocks_tick(struct clocks *clocks) {
+    struct cluster *cluster = clocks->config.cluster;
+    struct instant_ns now_ns = clock_now_ns(&clocks->config.clock);
+    uint64_t now = clock_now(&clocks->config.clock).boot_ms;
+
+    if (clock_watch_step(&clocks->watch, now_ns) != 0) {
+        for (size_t i = 0; i < cluster->n_members; i++)
+            cluster->members[i]->reading = (struct clock_reading){.heard = false};
+    }
+    for (size_t i = 0; i < cluster->n_members && clocks->asking < AT_A_TIME; i++) {
+        if (due(clocks, cluster->members[i], now))
+            start(clocks, cluster->members[i]);
+    }
+}
+
+void clocks_ask(struct clocks *clocks, struct member *member) {
+    if (member->probing)
+        return;
+    member->probe_wanted = true;
+    if (clocks->asking < AT_A_TIME)
+        start(clocks, member);
+}
+
+static bool asked_lately(const struct member *member, uint64_t now) {
+    return member->reading.boot_ms != 0 && now - member->reading.boot_ms <= CLOCKS_FRESH_MS;
+}
+
+bool clocks_all_asked(const struct clocks *clocks) {
+    const struct cluster *cluster = clocks->config.cluster;
+    uint64_t now = clock_now(&clocks->config.clock).boot_ms;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        if (cluster->members[i]->has_node && !asked_lately(cluster->members[i], now))
+            return false;
+    }
+    return true;
+}
+
+struct consensus clocks_consensus(const struct clocks *clocks, uint64_t allowed_ms) {
+    const struct cluster *cluster = clocks->config.cluster;
+    struct skew *heard = allocate(cluster->n_members + 1, sizeof *heard);
+    uint64_t now = clock_now(&clocks->config.clock).boot_ms;
+    struct consensus consensus;
+    size_t n = 1; /* our own, {0, 0} */
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct member *member = cluster->members[i];
+
+        if (member->has_node && member->reading.heard && asked_lately(member, now))
+            heard[n++] = member->reading.skew;
+    }
+    consensus = consensus_find(heard, n, (int64_t)allowed_ms * 1000000);
+    free(heard);
+    return consensus;
+}

@@ -1,0 +1,53 @@
+/* ctl.h - snowfleetctl: what its subcommands share.  Each is a file of its own, ctl_NAME.c, and
+ * works against etcd and the workers directly. */
+#ifndef SNOWFLEET_COORDINATOR_CTL_H
+#define SNOWFLEET_COORDINATOR_CTL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/etcd_options.h"
+#include "common/options.h"
+#include "common/status.h"
+
+#define CTL_DONE 0
+#define CTL_FAILED 1 /* refused or failed; the reason is on stderr */
+#define CTL_USAGE 64
+
+enum ctl_output { CTL_TABLE, CTL_JSON };
+
+/* The values of all commands: each table of options fills its own. */
+struct ctl_values {
+    struct shared_options shared;
+    int output; /* enum ctl_output */
+
+    /* init */
+    bool is_new, if_needed, no_ceiling, floor_given;
+    struct option_range machine_ids;
+    char *reserved;
+    uint64_t epoch_ms, floor_ms, max_window_ms, quiet_time_ms, max_offset_ms;
+    /* next */
+    int kind;
+    uint64_t count;
+    char *worker;
+    /* decode */
+    bool epoch_given;
+};
+
+/* One subcommand.  run() returns the exit code; on CTL_FAILED or CTL_USAGE it has set *err, which
+ * is printed. */
+struct ctl_command {
+    const char *name;
+    const char *operands; /* for the usage line: "ID"; "" for none */
+    int n_operands;       /* exactly so many */
+    const char *summary;
+    const struct option *options; /* its own */
+    int (*run)(const struct ctl_values *values, char *const *operands, struct error *err);
+};
+
+extern const struct ctl_command ctl_init, ctl_status, ctl_machines, ctl_next, ctl_decode, ctl_skew;
+
+/* "snowfleetctl: text" on stderr: what is worth knowing beside the result. */
+void ctl_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,79 @@
+#include "coordinator/replies.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/fields.h"
+
+#define ID_MAX 64 /* characters of an ID of any kind */
+#define IDS_MAX 10000
+#define MESSAGE_MAX 400
+
+enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *reply,
+                              struct error *err) {
+    struct fields fields;
+    struct clock_reply read = {.receive_ns = 0};
+    uint64_t receive_ns = 0, transmit_ns = 0, boot_ns = 0, max_error_ns = 0;
+    json_t *record = fields_open(&fields, "/v1/clock", text, len, err);
+
+    fields_wide(&fields, "receive_ns", INT64_MAX, &receive_ns);
+    fields_wide(&fields, "transmit_ns", INT64_MAX, &transmit_ns);
+    fields_wide(&fields, "boot_ns", INT64_MAX, &boot_ns);
+    fields_wide(&fields, "max_error_ns", INT64_MAX, &max_error_ns);
+    fields_flag(&fields, "synchronized", &read.synchronized);
+    json_decref(record);
+    if (fields.status != STATUS_OK)
+        return fields.status;
+    read.receive_ns = (int64_t)receive_ns;
+    read.transmit_ns = (int64_t)transmit_ns;
+    read.boot_ns = (int64_t)boot_ns;
+    read.max_error_ns = (int64_t)max_error_ns;
+    *reply = read;
+    return STATUS_OK;
+}
+
+static enum status check_id(const char *text, struct error *err) {
+    if (text[0] == '\0')
+        return error_set(err, STATUS_PROTOCOL, "must not be empty");
+    return fields_check_label(text, ID_MAX, err);
+}
+
+static enum status check_message(const char *text, struct error *err) {
+    return fields_check_label(text, MESSAGE_MAX, err);
+}
+
+enum status ids_reply_parse(const char *text, size_t len, void (*visit)(void *arg, const char *id),
+                            void *arg, struct error *err) {
+    struct fields fields;
+    json_t *record = fields_open(&fields, "/v1/ids", text, len, err);
+    const json_t *ids = fields_list(&fields, "ids", IDS_MAX);
+
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *id = json_array_get(ids, i);
+        char name[FIELDS_NAME_MAX];
+
+        fields_text_value(&fields, fields_element("ids", i, name), id, check_id, (char[ID_MAX]){0});
+    }
+    /* Only when all of them can be read is any of them shown. */
+    for (size_t i = 0; fields.status == STATUS_OK && i < json_array_size(ids); i++)
+        visit(arg, json_string_value(json_array_get(ids, i)));
+    json_decref(record);
+    return fields.status;
+}
+
+void error_reply_text(long http_status, const char *text, size_t len, char *message, size_t size) {
+    char said[MESSAGE_MAX] = "";
+    struct error unreadable;
+    struct fields fields, inner;
+    json_t *record = fields_open(&fields, "answer", text, len, &unreadable);
+
+    inner = fields_enter(&fields, "error", json_object_get(record, "error"));
+    fields_text(&inner, "message", check_message, said);
+    fields_leave(&fields, &inner);
+    json_decref(record);
+    if (fields.status == STATUS_OK)
+        snprintf(message, size, "%s", said);
+    else
+        snprintf(message, size, "HTTP %ld", http_status);
+}

@@ -1,0 +1,29 @@
+/* replies.h - [pure] what workers and coordinators answer to our questions, read strictly. */
+#ifndef SNOWFLEET_COORDINATOR_REPLIES_H
+#define SNOWFLEET_COORDINATOR_REPLIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+/* GET /v1/clock: the physical clock, ns since the Unix epoch. */
+struct clock_reply {
+    int64_t receive_ns, transmit_ns;
+    int64_t boot_ns;
+    bool synchronized;    /* as its kernel says */
+    int64_t max_error_ns; /* the kernel's bound */
+};
+enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *reply,
+                              struct error *err);
+
+/* GET /v1/ids: hands out each ID, in order, as the text that was sent. */
+enum status ids_reply_parse(const char *text, size_t len, void (*visit)(void *arg, const char *id),
+                            void *arg, struct error *err);
+
+/* The message of {"error":{"code","message"}} to message[size]; what is no such answer is said to be
+ * none: "HTTP 502". */
+void error_reply_text(long http_status, const char *text, size_t len, char *message, size_t size);
+
+#endif

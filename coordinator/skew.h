@@ -1,0 +1,71 @@
+/* skew.h - [pure] clock samples to offset and error bound, and what to think of them.
+ *
+ * An offset is positive when the other clock is ahead.  Beside it stands its bound: the truth lies
+ * within offset +- bound whatever the paths' asymmetry, as long as neither clock stepped during the
+ * exchange (the prober drops those). */
+#ifndef SNOWFLEET_COORDINATOR_SKEW_H
+#define SNOWFLEET_COORDINATOR_SKEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SKEW_PROBES 8 /* the one with the least delay counts */
+
+/* The four timestamps of one exchange, ns since the Unix epoch. */
+struct skew_sample {
+    int64_t sent_ns;     /* by the asker's clock */
+    int64_t received_ns; /* by the other's: after it read the request */
+    int64_t answered_ns; /* by the other's: before it wrote the answer */
+    int64_t returned_ns; /* by the asker's */
+};
+
+struct skew {
+    int64_t offset_ns; /* +-(INT64_MAX / 2) at most */
+    int64_t bound_ns;  /* 0.. */
+};
+
+/* false for a sample that cannot be: a time outside 0..INT64_MAX / 2, an answer before its
+ * question, or less time outside than inside. */
+bool skew_of_sample(const struct skew_sample *sample, struct skew *skew);
+
+/* Of those samples that make sense the one that proves most; false when there is none. */
+bool skew_best(const struct skew_sample *samples, size_t n, struct skew *best);
+
+/* The distance of two clocks: offsets subtract, bounds add.  at_least_ns is 0 when they may be
+ * equal. */
+struct skew_distance {
+    int64_t at_least_ns;
+    int64_t at_most_ns;
+};
+struct skew_distance skew_between(const struct skew *a, const struct skew *b);
+/* The largest of all pairs, each side by itself; 0 and 0 for fewer than two clocks. */
+struct skew_distance skew_fleet(const struct skew *clocks, size_t n);
+
+enum skew_verdict { SKEW_OK, SKEW_WARN, SKEW_CRIT, SKEW_UNKNOWN };
+const char *skew_verdict_name(enum skew_verdict verdict); /* "OK" */
+
+/* What is known of one node. */
+struct skew_facts {
+    bool heard;               /* it answered within the last 30 s; else nothing below counts */
+    bool has_offset;          /* there is a reference to measure against */
+    struct skew skew;         /* from the reference */
+    bool synchronized;        /* as its kernel says */
+    int64_t claimed_error_ns; /* as its kernel says; means something only when synchronized */
+    bool has_horizon;         /* it holds a machine ID */
+    int64_t horizon_lead_ms;  /* how far the least of its horizons lies ahead of now */
+};
+/* |offset| - bound above 100 ms WARN, above 500 ms CRIT; claimed error above 250 ms WARN, above 1 s
+ * CRIT; not synchronized WARN; horizon lead below 10 s WARN, below 0 CRIT; not heard UNKNOWN. */
+enum skew_verdict skew_judge(const struct skew_facts *facts);
+/* The verdict on a distance alone, for fleets too small to say who is wrong. */
+enum skew_verdict skew_judge_distance(struct skew_distance distance);
+
+#define SKEW_EXIT_OK 0
+#define SKEW_EXIT_WARN 1
+#define SKEW_EXIT_CRIT 2
+#define SKEW_EXIT_INCOMPLETE 3
+/* 2 before 3 before 1.  incomplete: some node was not heard, or there was none. */
+int skew_exit_code(const enum skew_verdict *verdicts, size_t n, bool incomplete);
+
+#endif

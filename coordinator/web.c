@@ -1,0 +1,218 @@
+#include "coordinator/web.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fields.h"
+#include "common/quote.h"
+#include "coordinator/report.h"
+
+#define JSON "application/json"
+#define METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+static void reply(struct http_exchange *exchange, unsigned status, const char *content_type,
+                  char *body, const char *const *headers) {
+    const struct http_response response = {.status = status,
+                                           .content_type = content_type,
+                                           .body = body,
+                                           .body_len = strlen(body),
+                                           .release = free,
+                                           .headers = headers};
+
+    http_reply(exchange, &response);
+}
+
+static void reply_json(struct http_exchange *exchange, unsigned status, json_t *object,
+                       const char *const *headers) {
+    reply(exchange, status, JSON, fields_spell(object, NULL), headers);
+}
+
+/* retry_after_ms above 0: 503, and when to come again. */
+static void reply_error(struct http_exchange *exchange, unsigned status, const char *code,
+                        const char *message, uint64_t retry_after_ms, const char *allow) {
+    json_t *object = json_object(), *error = json_object();
+    const char *headers[] = {NULL, NULL, NULL};
+
+    fields_put(error, "code", json_string(code));
+    fields_put(error, "message", fields_from_label(message));
+    if (retry_after_ms > 0) {
+        fields_put(error, "retry_after_ms", fields_from_number(retry_after_ms));
+        headers[0] = "Retry-After";
+        headers[1] = "1";
+    } else if (allow) {
+        headers[0] = "Allow";
+        headers[1] = allow;
+    }
+    fields_put(object, "error", error);
+    reply_json(exchange, status, object, headers);
+}
+
+static void handle_live(const struct web *web, struct http_exchange *exchange) {
+    json_t *object = json_object();
+
+    (void)web; /* that this runs is all there is to know: there is one loop */
+    fields_put(object, "live", json_true());
+    reply_json(exchange, 200, object, NULL);
+}
+
+/* Ready: it could assign, now or as soon as it leads. */
+static void handle_ready(const struct web *web, struct http_exchange *exchange) {
+    enum election_state state = election_state(web->election);
+    json_t *object;
+
+    if (state == ELECTION_NO_LEASE || state == ELECTION_RESIGNED) {
+        reply_error(exchange, 503, "UNAVAILABLE",
+                    state == ELECTION_RESIGNED ? "stopping" : "no lease in etcd", 1000, NULL);
+        return;
+    }
+    if (web->trouble[0]) {
+        reply_error(exchange, 503, "UNAVAILABLE", web->trouble, 1000, NULL);
+        return;
+    }
+    object = json_object();
+    fields_put(object, "ready", json_true());
+    fields_put(object, "leader", json_boolean(election_leads(web->election)));
+    reply_json(exchange, 200, object, NULL);
+}
+
+static void handle_status(const struct web *web, struct http_exchange *exchange) {
+    json_t *object = report_status(web->cluster, web->cluster_name, clock_now(&web->clock).wall_ms);
+    json_t *self = json_object();
+
+    fields_put(self, "instance", json_string(web->instance));
+    fields_put(self, "leads", json_boolean(election_leads(web->election)));
+    fields_put(self, "state", json_string(election_state_name(election_state(web->election))));
+    fields_put(self, "trouble", report_text(web->trouble));
+    fields_put(self, "ceiling_alarm",
+               report_text(ceiling_alarm_text(raiser_stats(web->raiser)->alarm)));
+    fields_put(self, "version", json_string(SNOWFLEET_VERSION));
+    fields_put(object, "self", self);
+    reply_json(exchange, 200, object, NULL);
+}
+
+/* ---- metrics ---- */
+
+static void head(FILE *out, const char *name, const char *type, const char *help) {
+    fprintf(out, "# HELP snowfleet_%s %s\n# TYPE snowfleet_%s %s\n", name, help, name, type);
+}
+
+static void counter(FILE *out, const char *name, uint64_t value, const char *help) {
+    head(out, name, "counter", help);
+    fprintf(out, "snowfleet_%s %" PRIu64 "\n", name, value);
+}
+
+static void gauge(FILE *out, const char *name, int64_t value, const char *help) {
+    head(out, name, "gauge", help);
+    fprintf(out, "snowfleet_%s %" PRId64 "\n", name, value);
+}
+
+static void write_cluster(FILE *out, const struct web *web, uint64_t now_ms) {
+    const struct cluster *cluster = web->cluster;
+    struct registry_counts slots;
+    int64_t workers = 0;
+
+    for (size_t i = 0; i < cluster->n_members; i++)
+        workers += cluster->members[i]->has_node;
+    gauge(out, "cluster_workers", workers, "Workers registered in etcd.");
+    gauge(out, "cluster_open", cluster->has_meta && cluster->meta.mode == META_OPEN,
+          "1 when machine IDs may be claimed; 0 when meta is missing or frozen.");
+    if (cluster->has_ceil && cluster->ceil_ms != CEILING_NONE)
+        gauge(out, "ceiling_lead_seconds", report_ceiling_lead_s(cluster, now_ms),
+              "How far horizons may still rise without a coordinator.");
+    if (!cluster->has_meta)
+        return;
+    registry_count(&cluster->registry, &cluster->meta, cluster->meta.quiet_time_ms, now_ms, &slots);
+    head(out, "slots", "gauge", "Machine IDs by state.");
+    fprintf(out,
+            "snowfleet_slots{state=\"held\"} %u\nsnowfleet_slots{state=\"cooling\"} %u\n"
+            "snowfleet_slots{state=\"free\"} %u\nsnowfleet_slots{state=\"ahead\"} %u\n"
+            "snowfleet_slots{state=\"reserved\"} %u\nsnowfleet_slots{state=\"absent\"} %u\n",
+            slots.held, slots.cooling, slots.free, slots.ahead, slots.reserved, slots.absent);
+}
+
+static void write_self(FILE *out, const struct web *web) {
+    const struct assigner_stats *assigner = assigner_stats(web->assigner);
+    const struct raiser_stats *raiser = raiser_stats(web->raiser);
+    const struct etcd_http_stats *etcd = etcd_http_stats(web->etcd);
+
+    head(out, "build_info", "gauge", "What this is; always 1.");
+    fprintf(out, "snowfleet_build_info{version=\"%s\"} 1\n", SNOWFLEET_VERSION);
+    gauge(out, "leader", election_leads(web->election), "1 when this coordinator leads.");
+    counter(out, "assignments_total", assigner->assigned_total,
+            "Requests answered with machine IDs.");
+    counter(out, "assignments_refused_total", assigner->refused_total,
+            "Requests for machine IDs that were refused.");
+    counter(out, "assignments_refused_for_clock_total", assigner->skew_refused_total,
+            "Of these: because of the worker's clock.");
+    counter(out, "ceiling_raises_total", raiser->raises_total, "Raises of the ceiling.");
+    gauge(out, "ceiling_alarm", raiser->alarm != CEILING_FINE,
+          "1 when the ceiling does not rest on three clocks that agree.");
+    gauge(out, "etcd_reachable", etcd->failures_in_row == 0, "1 when etcd's last answer was good.");
+    counter(out, "etcd_requests_total", etcd->requests, "Requests to etcd.");
+    counter(out, "etcd_failures_total", etcd->failures, "Requests to etcd that failed.");
+    counter(out, "etcd_unknown_total", etcd->unknown_outcomes,
+            "Writes to etcd whose outcome is unknown.");
+}
+
+/* The consensus is the leader's to form: others do not ask the clocks. */
+static void write_clocks(FILE *out, const struct web *web) {
+    const struct cluster *cluster = web->cluster;
+    struct consensus consensus;
+
+    if (!cluster->has_meta || !election_leads(web->election))
+        return;
+    consensus = clocks_consensus(web->clocks, cluster->meta.max_offset_ms);
+    gauge(out, "consensus_clocks", (int64_t)consensus.agree,
+          "Clocks that agree within the allowed offset, the leader's own among them.");
+    gauge(out, "consensus_firm", consensus.firm,
+          "1 when three and more clocks, and most of those heard, agree.");
+}
+
+static void handle_metrics(const struct web *web, struct http_exchange *exchange) {
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+
+    if (!out)
+        abort();
+    write_self(out, web);
+    write_clocks(out, web);
+    write_cluster(out, web, clock_now(&web->clock).wall_ms);
+    if (fclose(out) != 0)
+        abort();
+    reply(exchange, 200, METRICS, text, NULL);
+}
+
+/* ---- routes ---- */
+
+static const struct {
+    const char *path;
+    void (*handle)(const struct web *web, struct http_exchange *exchange);
+} routes[] = {
+    {"/livez", handle_live},
+    {"/readyz", handle_ready},
+    {"/metrics", handle_metrics},
+    {"/v1/status", handle_status},
+};
+
+void web_handle(void *arg, struct http_exchange *exchange) {
+    const struct web *web = arg;
+    const char *path = http_path(exchange), *method = http_method(exchange);
+    char quoted[QUOTE_SIZE], message[QUOTE_SIZE + 40];
+
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(path, routes[i].path) != 0)
+            continue;
+        if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) {
+            routes[i].handle(web, exchange);
+        } else {
+            snprintf(message, sizeof message, "%s takes GET and HEAD", routes[i].path);
+            reply_error(exchange, 405, "UNIMPLEMENTED", message, 0, "GET, HEAD");
+        }
+        return;
+    }
+    snprintf(message, sizeof message, "there is no %s", quote(path, strlen(path), quoted));
+    reply_error(exchange, 404, "NOT_FOUND", message, 0, NULL);
+}
