@@ -57,6 +57,8 @@ static const char *judge_header(struct http_guard *guard, const char *name, size
     }
     if (name_is(name, name_len, "Host"))
         guard->hosts++;
+    if (name_is(name, name_len, "Authorization"))
+        guard->authorizations++;
     return NULL;
 }
 
@@ -81,6 +83,8 @@ const char *http_guard_verdict(const struct http_guard *guard, const char *versi
         return "Transfer-Encoding needs HTTP/1.1";
     if (guard->hosts > 1)
         return "more than one Host";
+    if (guard->authorizations > 1)
+        return "more than one Authorization";
     return NULL;
 }
 

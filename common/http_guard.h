@@ -13,9 +13,10 @@
 
 /* Zeroed at first; fed with every header of a request, then asked for the verdict. */
 struct http_guard {
-    unsigned lengths, encodings, hosts; /* how many of each header came */
-    uint64_t body_bytes;                /* Content-Length; 0 without one */
-    const char *reason;                 /* of the first fault; NULL: none so far */
+    /* How many of each header came. */
+    unsigned lengths, encodings, hosts, authorizations;
+    uint64_t body_bytes; /* Content-Length; 0 without one */
+    const char *reason;  /* of the first fault; NULL: none so far */
 };
 void http_guard_header(struct http_guard *guard, const char *name, size_t name_len,
                        const char *value, size_t value_len);

@@ -31,14 +31,32 @@ void http_peers_init(struct http_peers *peers, uv_loop_t *loop, uint64_t request
     peers->timer.data = peers;
 }
 
-/* The parser does not tell of a request before its first line is complete, but the kernel knows when
- * the last byte came. */
-static bool request_began(const struct http_peer *peer, uint64_t idle_ms) {
+static void cut(struct http_peers *peers, struct http_peer *peer) {
+    peer->phase = HTTP_CUT;
+    peers->cut(peer->connection, peer->fd);
+}
+
+/* Has the kernel bytes that nobody has taken yet? */
+static bool has_unread(int fd) {
+    int bytes = 0;
+
+    return ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+/* Idle, as far as the parser has told, which is not before a request's first line is complete.  The
+ * kernel knows when the last byte came, and whether the client is done with the connection. */
+static void look_at_idle(struct http_peers *peers, struct http_peer *peer, uint64_t idle_ms) {
     struct tcp_info info = {0};
     socklen_t len = sizeof info;
 
-    return getsockopt(peer->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           info.tcpi_last_data_recv + CLOCK_SLACK_MS < idle_ms;
+    if (idle_ms >= peers->idle_timeout_ms)
+        cut(peers, peer);
+    else if (getsockopt(peer->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+        return;
+    else if (info.tcpi_state == TCP_CLOSE_WAIT && !has_unread(peer->fd))
+        cut(peers, peer);
+    else if (info.tcpi_last_data_recv + CLOCK_SLACK_MS < idle_ms)
+        http_peer_move(peers, peer, HTTP_RECEIVING);
 }
 
 /* libmicrohttpd 0.9.75 does not refuse a chunk's size or extension that fills its buffer without an
@@ -46,16 +64,10 @@ static bool request_began(const struct http_peer *peer, uint64_t idle_ms) {
 static bool is_stuck(struct http_peer *peer) {
     bool was_unread = peer->unread;
     uint64_t was_bytes = peer->swept_body_bytes;
-    int waiting = 0;
 
-    peer->unread = ioctl(peer->fd, FIONREAD, &waiting) == 0 && waiting > 0;
+    peer->unread = has_unread(peer->fd);
     peer->swept_body_bytes = peer->body_bytes;
     return was_unread && peer->unread && was_bytes == peer->body_bytes;
-}
-
-static void cut(struct http_peers *peers, struct http_peer *peer) {
-    peer->phase = HTTP_CUT;
-    peers->cut(peer->connection, peer->fd);
 }
 
 static void time_out(struct http_peers *peers, struct http_peer *peer) {
@@ -71,12 +83,7 @@ static void sweep(uv_timer_t *timer) {
         uint64_t passed_ms = now_ms - peer->since_ms;
 
         switch (peer->phase) {
-        case HTTP_IDLE:
-            if (passed_ms >= peers->idle_timeout_ms)
-                cut(peers, peer);
-            else if (request_began(peer, passed_ms))
-                http_peer_move(peers, peer, HTTP_RECEIVING);
-            break;
+        case HTTP_IDLE: look_at_idle(peers, peer, passed_ms); break;
         case HTTP_RECEIVING:
             if (passed_ms >= peers->request_timeout_ms || is_stuck(peer))
                 time_out(peers, peer);

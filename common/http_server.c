@@ -43,6 +43,7 @@ struct http_server {
     struct acceptor acceptor;
     uv_poll_t daemon_poll;
     uv_timer_t pump_timer;
+    uv_idle_t pump_again;
     unsigned open_parts;
     struct http_peers peers;
     unsigned busy;
@@ -56,6 +57,13 @@ struct http_server {
 /* ---- running libmicrohttpd ---- */
 
 static void on_pump_timer(uv_timer_t *timer);
+static void on_pump_again(uv_idle_t *idle);
+
+/* In the loop's next turn.  Not by a timer of 0 ms: one that is started again from its own callback
+ * runs again in the same turn, and nothing else ever would. */
+static void pump_soon(struct http_server *server) {
+    uv_idle_start(&server->pump_again, on_pump_again);
+}
 
 /* After every readable event, timer, resume or new connection, and never from inside a handler.
  * A time-out of 0 means that there is more to do, of which no descriptor will tell.
@@ -66,24 +74,29 @@ static void pump(struct http_server *server) {
     MHD_UNSIGNED_LONG_LONG ms = 0;
     int silent = 0;
 
+    uv_timer_stop(&server->pump_timer);
     for (int turn = 0; turn < PUMP_TURNS && silent < SILENT_TURNS; turn++) {
         server->progress = false;
         MHD_run(server->daemon);
-        if (MHD_get_timeout(server->daemon, &ms) != MHD_YES) {
-            uv_timer_stop(&server->pump_timer);
+        if (MHD_get_timeout(server->daemon, &ms) != MHD_YES)
             return;
-        }
         if (ms > 0)
             break;
         silent = server->progress ? 0 : silent + 1;
     }
-    if (ms == 0 && silent == SILENT_TURNS)
-        ms = SILENT_MS;
-    uv_timer_start(&server->pump_timer, on_pump_timer, ms, 0);
+    if (ms == 0 && silent < SILENT_TURNS)
+        pump_soon(server);
+    else
+        uv_timer_start(&server->pump_timer, on_pump_timer, ms ? ms : SILENT_MS, 0);
 }
 
 static void on_pump_timer(uv_timer_t *timer) {
     pump(timer->data);
+}
+
+static void on_pump_again(uv_idle_t *idle) {
+    uv_idle_stop(idle);
+    pump(idle->data);
 }
 
 static void on_daemon_readable(uv_poll_t *poll, int status, int events) {
@@ -142,7 +155,7 @@ void http_reply(struct http_exchange *exchange, const struct http_response *resp
     if (exchange->suspended) {
         exchange->suspended = false;
         MHD_resume_connection(exchange->connection);
-        uv_timer_start(&server->pump_timer, on_pump_timer, 0, 0);
+        pump_soon(server);
     }
 }
 
@@ -417,6 +430,8 @@ enum status http_server_new(uv_loop_t *loop, int listen_fd, const struct http_se
     made->open_parts++;
     uv_timer_init(loop, &made->pump_timer);
     open_handle(made, &made->pump_timer);
+    uv_idle_init(loop, &made->pump_again);
+    open_handle(made, &made->pump_again);
     if (start(made, listen_fd, err) != STATUS_OK) {
         http_server_close(made, NULL, NULL);
         return err->status;
@@ -458,6 +473,7 @@ void http_server_close(struct http_server *server, void (*closed)(void *arg), vo
     if (server->acceptor.opened)
         acceptor_close(&server->acceptor, on_part_closed);
     close_handle(&server->pump_timer);
+    close_handle(&server->pump_again);
     server->peers.timer.data = server; /* it has nothing to sweep any more */
     close_handle(&server->peers.timer);
 }
@@ -511,10 +527,9 @@ const char *http_body(const struct http_exchange *exchange, size_t *len) {
 }
 
 bool http_client_gone(const struct http_exchange *exchange) {
-    struct pollfd poll_fd = {.fd = exchange->peer->fd};
+    struct pollfd poll_fd = {.fd = exchange->peer->fd, .events = POLLRDHUP};
 
-    /* A client that has only closed its own direction still reads: that is no POLLHUP. */
-    return poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLHUP | POLLERR));
+    return poll(&poll_fd, 1, 0) > 0;
 }
 
 void http_exchange_set(struct http_exchange *exchange, void *user) {

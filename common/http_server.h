@@ -89,8 +89,9 @@ struct http_response {
  * exchange is dead afterwards. */
 void http_reply(struct http_exchange *exchange, const struct http_response *response);
 
-/* Has the client reset the connection?  A parked exchange does not notice by itself; nobody will
- * read its answer.  It is still to be answered. */
+/* Has the client of a parked exchange gone away?  The exchange does not notice by itself, and is still
+ * to be answered, but nobody will read it: libmicrohttpd closes a parked connection whose client has
+ * reset it or has only stopped sending. */
 bool http_client_gone(const struct http_exchange *exchange);
 
 /* A slot for whoever parked the exchange. */

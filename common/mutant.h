@@ -10,8 +10,6 @@ enum mutant {
     MUTANT_START_AT_HORIZON,           /* the first timestamp may be h0 itself */
     MUTANT_RAISE_BEFORE_ANSWER,        /* the limit rises when the extension is sent */
     MUTANT_RELEASE_WHILE_ISSUING,      /* the loop goes on after it handed over last */
-    MUTANT_RESUME_FROM_SNAPSHOT,       /* a resumed chain goes on from the last that stood when
-                                          the claim was sent */
     MUTANT_RESUME_ANYWHERE,            /* resumes though V(hor) is not of its chain */
     MUTANT_TIMEOUT_IS_SUCCESS,         /* an unknown outcome is taken for a success */
     MUTANT_REOPEN_AFTER_RELEASE        /* goes on issuing after an unanswered release */

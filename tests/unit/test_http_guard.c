@@ -74,6 +74,10 @@ static const struct {
      "a header's value holds CR, LF or NUL"},
     {"a LF in a value", "HTTP/1.1", {{"X", "a\nb"}}, "a header's value holds CR, LF or NUL"},
     {"two hosts", "HTTP/1.1", {{"Host", "a"}, {"host", "a"}}, "more than one Host"},
+    {"two tokens",
+     "HTTP/1.1",
+     {{"Authorization", "Bearer a"}, {"authorization", "Bearer b"}},
+     "more than one Authorization"},
 };
 
 static void ambiguous_framing_is_refused(void) {
