@@ -6,6 +6,14 @@
 #define HELP_WIDTH 80
 #define HELP_INDENT 8
 
+const struct option option_config = {
+    .name = "config",
+    .type = OPTION_STRING,
+    .argument = "FILE",
+    .help = "Read settings from this file's lines NAME = VALUE; NAME as here, without dashes. "
+            "A flag goes before its environment variable, that before the file.",
+};
+
 static bool has_value(const struct option *option, const void *values) {
     return option->fallback || !option->given_offset ||
            *(const bool *)((const char *)values + option->given_offset);
@@ -67,13 +75,6 @@ static void print_option(FILE *out, const struct option *option) {
 }
 
 void options_help(const struct option_set *set, FILE *out) {
-    static const struct option config = {
-        .name = "config",
-        .type = OPTION_STRING,
-        .argument = "FILE",
-        .help = "Read settings from this file's lines NAME = VALUE; NAME as here, without dashes. "
-                "A flag goes before its environment variable, that before the file.",
-    };
     const struct option *const *table;
     const struct option *option;
 
@@ -82,6 +83,6 @@ void options_help(const struct option_set *set, FILE *out) {
         for (option = *table; option->name; option++)
             print_option(out, option);
     }
-    print_option(out, &config);
+    print_option(out, &option_config);
     fputs("  --version\n        Print the version.\n  --help\n        Print this.\n", out);
 }

@@ -1,6 +1,7 @@
 /* options_value.h - the value of one option: from text, to text, and what is allowed.  [pure]
  *
- * For options.c and options_print.c; others use options.h. */
+ * For options.c and those that print them (options_print.c, options_man.c, options_bash.c); others
+ * use options.h. */
 #ifndef SNOWFLEET_COMMON_OPTIONS_VALUE_H
 #define SNOWFLEET_COMMON_OPTIONS_VALUE_H
 
@@ -9,6 +10,9 @@
 #define OPTION_ENVIRONMENT_PREFIX "SNOWFLEET_"
 #define OPTION_TEXT_SIZE 160
 #define OPTION_RULE_SIZE 240
+
+/* --config as a table would describe it: it belongs to every set and is read by itself. */
+extern const struct option option_config;
 
 /* "lease-ttl" is SNOWFLEET_LEASE_TTL. */
 void option_environment_name(const char *name, char out[static OPTION_TEXT_SIZE]);
