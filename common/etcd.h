@@ -9,8 +9,9 @@
  * What a failure says of a write (txn, grant, revoke):
  *   STATUS_UNKNOWN, STATUS_CANCELLED   it may have been applied, or may be applied later still
  *   any other                          it was not applied and never will be
- * Mind that libcurl may send a POST twice by itself: a txn whose compare fails can have been
- * applied by its own first copy.  So look at what the otherwise-part read, first, always.
+ * A txn whose compare fails may still have been applied by an earlier copy of its own, since
+ * networks repeat and etcd may be reached twice.  So look at what the otherwise-part read, first,
+ * always.
  *
  * Not thread-safe: one client for each event loop. */
 #ifndef SNOWFLEET_COMMON_ETCD_H
@@ -36,12 +37,13 @@ struct etcd_kv {
 enum etcd_compare_kind {
     ETCD_VALUE_EQUAL,   /* false when the key is absent */
     ETCD_VALUE_GREATER, /* the stored value sorts after the one given; false when absent */
-    ETCD_ABSENT         /* create_revision is 0 */
+    ETCD_ABSENT         /* create_revision is 0; with range_end: no key of the range exists */
 };
 struct etcd_compare {
     enum etcd_compare_kind kind;
     const char *key;
-    const char *value; /* NULL for ETCD_ABSENT */
+    const char *value;     /* NULL for ETCD_ABSENT */
+    const char *range_end; /* ETCD_ABSENT only: NULL for the one key; etcd_prefix_end() */
 };
 
 enum etcd_op_kind { ETCD_PUT, ETCD_RANGE, ETCD_DELETE };
@@ -53,6 +55,8 @@ struct etcd_op {
     int64_t lease;         /* put: 0 for none */
     int64_t limit;         /* range: 0 for all */
     bool keys_only;        /* range */
+    int64_t revision;      /* range: as it was then, 0 for now.  One that was compacted, or is still
+                              to come, fails the whole transaction with STATUS_INVALID */
 };
 
 #define ETCD_TXN_MAX_OPS 128 /* etcd's own limit, for each of the three lists */
@@ -75,8 +79,8 @@ struct etcd_op_result {
 };
 struct etcd_txn_result {
     bool succeeded;
-    int64_t revision;                /* of the store when it answered */
-    struct etcd_op_result *results;  /* one for each operation of the branch taken */
+    int64_t revision;               /* of the store when it answered */
+    struct etcd_op_result *results; /* one for each operation of the branch taken */
     size_t n_results;
 };
 typedef void etcd_txn_fn(void *arg, const struct error *err, const struct etcd_txn_result *result);
@@ -93,13 +97,14 @@ enum etcd_event_kind {
 };
 struct etcd_event {
     enum etcd_event_kind kind;
-    const char *key;          /* NULL for reset */
-    const char *value;        /* put only */
+    const char *key;   /* NULL for reset */
+    const char *value; /* put only */
     size_t value_len;
     int64_t mod_revision;
     int64_t lease;
 };
-/* Called with one or more events at a time, in order.  An event may come twice. */
+/* Called with one or more events at a time; those of one range are in order, those of different
+ * ranges may interleave.  An event may come twice. */
 typedef void etcd_watch_fn(void *arg, const struct etcd_event *events, size_t n);
 
 struct etcd_key_range {

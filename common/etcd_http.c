@@ -24,6 +24,9 @@ struct etcd_operation {
     uint64_t deadline_ms; /* uv_hrtime() / 1e6 */
     size_t endpoint;
     size_t tries;
+    struct etcd_auth_waiter waiter; /* for a token */
+    uint64_t token;                 /* that the last try was sent with */
+    bool authenticated_again;       /* because etcd refused the token */
     etcd_txn_fn *txn_done;
     etcd_lease_fn *lease_done;
     void *arg;
@@ -57,6 +60,11 @@ void etcd_http_note_failure(struct etcd_http *client, size_t endpoint, const str
     client->stats.endpoint = client->endpoints.urls[client->current];
     client->stats.endpoint_switches++;
     etcd_watch_follow_all(client);
+}
+
+void etcd_http_note_refusal(struct etcd_http *client, const struct error *err) {
+    client->stats.failures_in_row++;
+    client->stats.last_error = *err;
 }
 
 /* --- one operation --- */
@@ -121,47 +129,76 @@ static bool may_try_again(const struct etcd_operation *op, enum status status) {
     return harmless && op->tries < op->client->endpoints.n && now_ms() < op->deadline_ms;
 }
 
+/* A try did not succeed: the next one, or the end. */
+static void end_try(struct etcd_operation *op, struct error *failure) {
+    struct etcd_http *client = op->client;
+    enum status status = failure->status;
+
+    if (endpoint_failed(status)) {
+        client->stats.failures++;
+        etcd_http_note_failure(client, op->endpoint, failure);
+        if (may_try_again(op, status)) {
+            op->endpoint = (op->endpoint + 1) % client->endpoints.n;
+            send_operation(op);
+            return;
+        }
+    } else if (status == STATUS_AUTH || status == STATUS_REFUSED) {
+        etcd_http_note_refusal(client, failure);
+    } else if (status != STATUS_CANCELLED) {
+        etcd_http_note_success(client);
+    }
+    if (op->kind == KEEPALIVE && op->swallowed && status == STATUS_UNAVAILABLE)
+        failure->status = STATUS_UNKNOWN; /* an earlier try may have renewed it */
+    end_operation(op, failure, NULL, 0);
+}
+
+static void authorize(struct etcd_operation *op);
+
+/* etcd did not accept the token, so it has done nothing.  False: a new one will not help. */
+static bool authenticate_again(struct etcd_operation *op, const struct error *failure) {
+    struct etcd_auth *auth = op->client->auth;
+
+    if (!auth)
+        return false;
+    etcd_auth_drop(auth, op->endpoint, op->token, op->authenticated_again ? failure : NULL);
+    if (op->authenticated_again)
+        return false;
+    op->authenticated_again = true;
+    authorize(op);
+    return true;
+}
+
 static void on_answer(void *arg, const struct error *err, const struct http_result *http) {
     struct etcd_operation *op = arg;
     struct etcd_http *client = op->client;
     struct etcd_txn_result result = {0};
     struct error failure;
     int64_t ttl_s = 0;
-    enum status status;
 
     if (err) {
         op->swallowed = op->swallowed || http->sent;
         failure = *err;
-        status = failure.status = without_answer(op, http, err->status);
-    } else {
-        status = read_answer(op, http, &result, &ttl_s, &failure);
-        if (status != STATUS_OK)
-            error_context(&failure, "%s", client->endpoints.urls[op->endpoint]);
-    }
-    if (endpoint_failed(status)) {
-        client->stats.failures++;
-        etcd_http_note_failure(client, op->endpoint, &failure);
-        if (may_try_again(op, status)) {
-            op->endpoint = (op->endpoint + 1) % client->endpoints.n;
-            send_operation(op);
-            return;
-        }
-        if (op->kind == KEEPALIVE && op->swallowed && status == STATUS_UNAVAILABLE)
-            failure.status = STATUS_UNKNOWN; /* an earlier try may have renewed it */
-    } else if (status != STATUS_CANCELLED) {
+        failure.status = without_answer(op, http, err->status);
+    } else if (read_answer(op, http, &result, &ttl_s, &failure) == STATUS_OK) {
         etcd_http_note_success(client);
+        end_operation(op, NULL, &result, ttl_s);
+        etcd_json_free_txn(&result);
+        return;
+    } else {
+        error_context(&failure, "%s", client->endpoints.urls[op->endpoint]);
     }
-    end_operation(op, status == STATUS_OK ? NULL : &failure, &result, ttl_s);
-    etcd_json_free_txn(&result);
+    if (failure.status != STATUS_AUTH || !authenticate_again(op, &failure))
+        end_try(op, &failure);
 }
 
-static void send_operation(struct etcd_operation *op) {
-    static const char *const headers[] = {"Content-Type: application/json", NULL};
+/* The request goes out. */
+static void transmit(struct etcd_operation *op) {
+    const char *headers[] = {"Content-Type: application/json", NULL, NULL};
     struct etcd_http *client = op->client;
     uint64_t now = now_ms();
     uint64_t left = op->deadline_ms > now ? op->deadline_ms - now : 1;
     /* While another endpoint is left to try, half of the time is for it. */
-    uint64_t share = op->tries + 1 < client->endpoints.n ? (left + 1) / 2 : left;
+    uint64_t share = op->tries < client->endpoints.n ? (left + 1) / 2 : left;
     char url[ETCD_ENDPOINT_MAX + 32];
     struct http_request request = {
         .url = url,
@@ -177,9 +214,43 @@ static void send_operation(struct etcd_operation *op) {
     };
 
     snprintf(url, sizeof url, "%s%s", client->endpoints.urls[op->endpoint], paths[op->kind]);
-    op->tries++;
+    if (client->auth) {
+        headers[1] = etcd_auth_header(client->auth, op->endpoint);
+        op->token = etcd_auth_number(client->auth, op->endpoint);
+    }
     client->stats.requests++;
     http_client_send(client->http, &request);
+}
+
+static void on_authorized(void *arg, const struct error *err) {
+    struct etcd_operation *op = arg;
+    struct error failure;
+
+    if (!err && now_ms() < op->deadline_ms) {
+        transmit(op);
+        return;
+    }
+    if (err)
+        failure = *err;
+    else
+        error_set(&failure, STATUS_UNAVAILABLE, "%s: no time left after authenticating",
+                  op->client->endpoints.urls[op->endpoint]);
+    end_try(op, &failure);
+}
+
+/* Sends the request as soon as its endpoint knows who we are. */
+static void authorize(struct etcd_operation *op) {
+    struct etcd_auth *auth = op->client->auth;
+
+    if (!auth || etcd_auth_ready(auth, op->endpoint))
+        transmit(op);
+    else
+        etcd_auth_wait(auth, op->endpoint, &op->waiter, on_authorized, op);
+}
+
+static void send_operation(struct etcd_operation *op) {
+    op->tries++;
+    authorize(op);
 }
 
 static struct etcd_operation *new_operation(struct etcd_http *client, enum kind kind, void *arg) {
@@ -308,7 +379,9 @@ enum status etcd_http_new(uv_loop_t *loop, const struct etcd_http_config *config
     struct etcd_http *made = allocate(1, sizeof *made);
 
     if (etcd_endpoints_parse(config->endpoints, &made->endpoints, err) != STATUS_OK ||
+        etcd_auth_new(made, config, &made->auth, err) != STATUS_OK ||
         http_client_new(loop, &http, &made->http, err) != STATUS_OK) {
+        etcd_auth_free(made->auth);
         etcd_endpoints_release(&made->endpoints);
         free(made);
         return err->status;
@@ -324,6 +397,10 @@ enum status etcd_http_new(uv_loop_t *loop, const struct etcd_http_config *config
     uv_timer_init(loop, &made->refusal_timer);
     made->refusal_timer.data = made;
     made->open_parts = 2; /* the HTTP client and this timer */
+    if (made->auth) {
+        etcd_auth_start(made->auth);
+        made->open_parts++;
+    }
     *client = made;
     return STATUS_OK;
 }
@@ -332,6 +409,7 @@ void etcd_http_part_closed(struct etcd_http *client) {
     if (--client->open_parts > 0)
         return;
     etcd_watch_release_all(client);
+    etcd_auth_free(client->auth);
     etcd_endpoints_release(&client->endpoints);
     if (client->closed)
         client->closed(client->closed_arg);
@@ -342,6 +420,8 @@ static void on_http_closed(void *arg) {
     struct etcd_http *client = arg;
 
     client->http = NULL;
+    if (client->auth)
+        etcd_auth_close(client->auth);
     uv_timer_start(&client->refusal_timer, on_refusals, 0, 0);
     etcd_http_part_closed(client);
 }

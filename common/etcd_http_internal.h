@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+#include "common/etcd_auth.h"
 #include "common/etcd_endpoints.h"
 #include "common/etcd_http.h"
 #include "common/http_client.h"
@@ -15,6 +16,7 @@ TAILQ_HEAD(etcd_refusals, etcd_operation);
 struct etcd_http {
     uv_loop_t *loop;
     struct http_client *http; /* NULL once it has closed */
+    struct etcd_auth *auth;   /* NULL: no user */
     struct etcd_endpoints endpoints;
     size_t current; /* the endpoint in use */
     uint64_t timeout_ms, watch_lifetime_ms, retry_min_ms, retry_max_ms;
@@ -23,7 +25,7 @@ struct etcd_http {
     struct etcd_refusals refusals; /* operations that end without a request, in the next turn */
     uv_timer_t refusal_timer;
     bool closing;
-    size_t open_parts; /* HTTP client, timer and watches that are still to close */
+    size_t open_parts; /* HTTP client, timer, auth and watches that are still to close */
     void (*closed)(void *arg);
     void *closed_arg;
 };
@@ -32,6 +34,8 @@ struct etcd_http {
 void etcd_http_note_success(struct etcd_http *client);
 /* A failure at an endpoint: leaves it, if it is still the one in use, for the next. */
 void etcd_http_note_failure(struct etcd_http *client, size_t endpoint, const struct error *err);
+/* Who we are, or what we may do, was not accepted: another endpoint would say the same. */
+void etcd_http_note_refusal(struct etcd_http *client, const struct error *err);
 /* One of the open parts has closed. */
 void etcd_http_part_closed(struct etcd_http *client);
 

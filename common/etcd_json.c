@@ -340,6 +340,27 @@ enum status etcd_json_read_revoke(const char *body, size_t len, struct error *er
     return status;
 }
 
+enum status etcd_json_read_token(const char *body, size_t len, char **token, struct error *err) {
+    const char *text;
+    size_t n, i;
+    json_t *root = NULL;
+    enum status status = parse(body, len, &root, err);
+
+    if (status != STATUS_OK)
+        return status;
+    text = json_string_value(json_object_get(root, "token"));
+    n = text ? strlen(text) : 0;
+    for (i = 0; i < n && text[i] > ' ' && text[i] <= '~'; i++)
+        ;
+    /* It becomes a header: a line break in it would be a header of its own. */
+    if (n == 0 || n > ETCD_JSON_TOKEN_MAX_CHARS || i < n)
+        status = wrong("token", "printable text", err);
+    else
+        *token = allocate_copy(text, n);
+    json_decref(root);
+    return status;
+}
+
 static void copy_reason(struct etcd_json_watch_line *line, const char *text) {
     size_t i;
 

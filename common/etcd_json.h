@@ -42,6 +42,10 @@ void etcd_json_write_grant(int64_t lease_id, int64_t ttl_s,
 /* A keep-alive or a revocation. */
 void etcd_json_write_lease(int64_t lease_id, char body[static ETCD_JSON_LEASE_BYTES]);
 
+/* The login of a user, allocated; holds the password.  STATUS_INVALID: one of them is not UTF-8. */
+enum status etcd_json_write_authenticate(const char *user, const char *password, char **body,
+                                         struct error *err);
+
 /* One create_request for each range, in one body, allocated.  The watch of ranges[i] has the
  * watch_id i + 1 and starts with the events of revision starts[i].  1 <= n <=
  * ETCD_WATCH_MAX_RANGES. */
@@ -60,6 +64,11 @@ enum status etcd_json_read_grant(const char *body, size_t len, int64_t lease_id,
 enum status etcd_json_read_keepalive(const char *body, size_t len, int64_t lease_id, int64_t *ttl_s,
                                      struct error *err);
 enum status etcd_json_read_revoke(const char *body, size_t len, struct error *err);
+
+/* The token of a login, allocated: 1..ETCD_JSON_TOKEN_MAX_CHARS printable characters, no blanks. */
+#define ETCD_JSON_TOKEN_MAX_CHARS 8192
+#define ETCD_JSON_TOKEN_ANSWER_MAX_BYTES (64u << 10)
+enum status etcd_json_read_token(const char *body, size_t len, char **token, struct error *err);
 
 /* One line of a watch. */
 struct etcd_json_watch_line {

@@ -47,10 +47,16 @@ static void set_i64(json_t *object, const char *name, int64_t value) {
     set_text(object, name, text);
 }
 
+static void set_key_range(json_t *object, const char *key, const char *range_end) {
+    set_bytes(object, "key", key);
+    if (range_end)
+        set_bytes(object, "range_end", range_end);
+}
+
 static json_t *compare_json(const struct etcd_compare *compare) {
     json_t *json = json_object();
 
-    set_bytes(json, "key", compare->key);
+    set_key_range(json, compare->key, compare->range_end);
     switch (compare->kind) {
     case ETCD_ABSENT:
         set_text(json, "target", "CREATE");
@@ -64,12 +70,6 @@ static json_t *compare_json(const struct etcd_compare *compare) {
     set_text(json, "result", compare->kind == ETCD_VALUE_EQUAL ? "EQUAL" : "GREATER");
     set_bytes(json, "value", compare->value);
     return json;
-}
-
-static void set_key_range(json_t *object, const char *key, const char *range_end) {
-    set_bytes(object, "key", key);
-    if (range_end)
-        set_bytes(object, "range_end", range_end);
 }
 
 static json_t *op_json(const struct etcd_op *op) {
@@ -88,6 +88,8 @@ static json_t *op_json(const struct etcd_op *op) {
         set_key_range(inner, op->key, op->range_end);
         if (op->limit)
             set_i64(inner, "limit", op->limit);
+        if (op->revision)
+            set_i64(inner, "revision", op->revision);
         if (op->keys_only)
             set(inner, "keys_only", json_true());
         break;
@@ -159,6 +161,22 @@ void etcd_json_write_grant(int64_t lease_id, int64_t ttl_s,
 
 void etcd_json_write_lease(int64_t lease_id, char body[static ETCD_JSON_LEASE_BYTES]) {
     snprintf(body, ETCD_JSON_LEASE_BYTES, "{\"ID\":\"%" PRId64 "\"}", lease_id);
+}
+
+enum status etcd_json_write_authenticate(const char *user, const char *password, char **body,
+                                         struct error *err) {
+    json_t *root = json_object(), *name = json_string(user), *secret = json_string(password);
+
+    if (!name || !secret) {
+        json_decref(name);
+        json_decref(secret);
+        json_decref(root);
+        return error_set(err, STATUS_INVALID, "the %s is not UTF-8", name ? "password" : "user");
+    }
+    set(root, "name", name);
+    set(root, "password", secret);
+    *body = dump(root);
+    return STATUS_OK;
 }
 
 char *etcd_json_write_watch(const struct etcd_key_range *ranges, size_t n, const int64_t *starts) {

@@ -8,6 +8,7 @@ const struct option etcd_options[] = {
     {.name = "etcd-endpoints",
      .type = OPTION_STRING,
      .offset = FIELD(etcd_endpoints),
+     .given_offset = FIELD(etcd_endpoints_given),
      .argument = "URL,...",
      .fallback = "http://127.0.0.1:2379",
      .help = "etcd's client URLs, separated by commas; they are used in turn when one fails."},
@@ -26,9 +27,23 @@ const struct option etcd_options[] = {
      .offset = FIELD(etcd_key_file),
      .argument = "FILE",
      .help = "Private key (PEM) of that certificate."},
+    {.name = "etcd-user",
+     .type = OPTION_STRING,
+     .offset = FIELD(etcd_user),
+     .argument = "NAME",
+     .help =
+         "User to log in to etcd as; needs --etcd-password-file.  Without it, etcd must be open "
+         "to all who reach it."},
+    {.name = "etcd-password-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(etcd_password_file),
+     .argument = "FILE",
+     .help = "File whose one line is that user's password; read again at each login, so a new "
+             "password needs no restart."},
     {.name = "etcd-timeout",
      .type = OPTION_DURATION,
      .offset = FIELD(etcd_timeout_ms),
+     .given_offset = FIELD(etcd_timeout_given),
      .argument = "DURATION",
      .fallback = "2s",
      .min = 100,
@@ -38,9 +53,21 @@ const struct option etcd_options[] = {
     {.name = "cluster",
      .type = OPTION_STRING,
      .offset = FIELD(cluster),
+     .given_offset = FIELD(cluster_given),
      .argument = "NAME",
      .fallback = "default",
      .help = "Which cluster of those that share this etcd: its keys begin with /snowfleet/NAME/."},
+    {.name = NULL},
+};
+
+const struct option towards_worker_options[] = {
+    {.name = "worker-token-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(worker_token_file),
+     .argument = "FILE",
+     .help = "Where workers ask for a bearer token (their --client-token-file): the file whose "
+             "first token is shown to them.  Of 16 to 256 printable characters; blank lines and "
+             "those that begin with # are left out."},
     {.name = NULL},
 };
 
@@ -66,8 +93,6 @@ const struct option log_options[] = {
 };
 
 const char *const known_environment[] = {
-    "SNOWFLEET_ETCD_USER",
-    "SNOWFLEET_ETCD_PASSWORD_FILE",
     "SNOWFLEET_IDENTITY",
     "SNOWFLEET_HTTP_LISTEN",
     "SNOWFLEET_GRPC_LISTEN",
@@ -118,8 +143,21 @@ const char *const known_environment[] = {
     "SNOWFLEET_KIND",
     "SNOWFLEET_COUNT",
     "SNOWFLEET_WORKER",
+    "SNOWFLEET_FROM",
+    "SNOWFLEET_TO",
+    "SNOWFLEET_YES",
+    "SNOWFLEET_FORCE",
+    "SNOWFLEET_REASON",
+    "SNOWFLEET_FOR",
+    "SNOWFLEET_STATE",
+    "SNOWFLEET_SORT",
+    "SNOWFLEET_HISTORY",
     "SNOWFLEET_LOG_FORMAT",
     "SNOWFLEET_LOG_LEVEL",
+    "SNOWFLEET_OFFLINE",
+    "SNOWFLEET_MEMORY",
+    "SNOWFLEET_TMP_DIR",
+    "SNOWFLEET_SHOW",
     "SNOWFLEET_CONFIG",
     NULL,
 };
@@ -128,12 +166,18 @@ enum status etcd_options_config(const struct shared_options *options,
                                 struct etcd_http_config *config, struct error *err) {
     if (!options->etcd_cert_file != !options->etcd_key_file)
         return error_set(err, STATUS_INVALID, "--etcd-cert-file and --etcd-key-file go together");
+    if (!options->etcd_user != !options->etcd_password_file)
+        return error_set(err, STATUS_INVALID, "--etcd-user and --etcd-password-file go together");
+    if (options->etcd_user && !options->etcd_user[0])
+        return error_set(err, STATUS_INVALID, "--etcd-user=: must not be empty");
     *config = (struct etcd_http_config){
         .endpoints = options->etcd_endpoints,
         .timeout_ms = options->etcd_timeout_ms,
         .ca_file = options->etcd_ca_file,
         .cert_file = options->etcd_cert_file,
         .key_file = options->etcd_key_file,
+        .user = options->etcd_user,
+        .password_file = options->etcd_password_file,
     };
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
 /* etcd_options.h - the options that both daemons and the tool share: how to reach etcd, and how to
- * log.
+ * log; and how to be let in by workers, which is not for workers themselves.
  *
  * A program's own struct of values begins with struct shared_options, since the tables of one
  * option set share their offsets:
@@ -9,6 +9,7 @@
 #ifndef SNOWFLEET_COMMON_ETCD_OPTIONS_H
 #define SNOWFLEET_COMMON_ETCD_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/etcd_http.h"
@@ -20,14 +21,20 @@ struct shared_options {
     char *etcd_ca_file;
     char *etcd_cert_file;
     char *etcd_key_file;
+    char *etcd_user;
+    char *etcd_password_file;
     uint64_t etcd_timeout_ms;
     char *cluster;
+    char *worker_token_file; /* of coordinators and the tool */
+    /* By whomever, and not defaulted. */
+    bool etcd_endpoints_given, etcd_timeout_given, cluster_given;
     int log_format; /* enum log_format */
     int log_level;  /* enum log_level */
 };
 
-extern const struct option etcd_options[]; /* --etcd-... and --cluster */
-extern const struct option log_options[];  /* --log-format and --log-level */
+extern const struct option etcd_options[];           /* --etcd-... and --cluster */
+extern const struct option towards_worker_options[]; /* --worker-...: of those that ask workers */
+extern const struct option log_options[];            /* --log-format and --log-level */
 
 /* SNOWFLEET_ variables of the whole product: one container may set them for the worker and still
  * run the tool.  For option_set.extra_environment. */

@@ -17,11 +17,12 @@
 #define GRPC_DEADLINE_EXCEEDED 4
 
 enum state {
-    PAUSED,    /* the timer opens the next try */
-    LISTING,   /* the ranges are being read */
-    OPENING,   /* not all watches are created yet; the timer bounds it */
-    STREAMING, /* events flow */
-    STOPPED    /* the owner wants no more; waits for what is outstanding */
+    PAUSED,     /* the timer opens the next try */
+    LISTING,    /* the ranges are being read */
+    LOGGING_IN, /* the endpoint of the stream has to know who we are */
+    OPENING,    /* not all watches are created yet; the timer bounds it */
+    STREAMING,  /* events flow */
+    STOPPED     /* the owner wants no more; waits for what is outstanding */
 };
 
 /* Why a stream ends: the last thing that is noted before its done() runs. */
@@ -44,6 +45,7 @@ struct etcd_watch {
     bool listed;                                         /* next_revision holds */
     unsigned failures;                                   /* in a row */
     size_t endpoint;                                     /* of the stream */
+    struct etcd_auth_waiter waiter;                      /* while logging in */
     uint64_t opened_ms;                                  /* of the stream, uv_hrtime() / 1e6 */
     struct http_call *call;                              /* the stream; NULL: none */
     enum ending ending;
@@ -122,8 +124,8 @@ void etcd_watch_stop(struct etcd_watch *watch) {
     watch->state = STOPPED;
     uv_timer_stop(&watch->timer);
     if (watch->call)
-        http_call_cancel(watch->call); /* ends in on_stream_end() */
-    else if (before != LISTING)        /* that ends in on_listed() */
+        http_call_cancel(watch->call);                  /* ends in on_stream_end() */
+    else if (before != LISTING && before != LOGGING_IN) /* those end in on_listed(), on_login() */
         close_watch(watch);
 }
 
@@ -131,6 +133,8 @@ void etcd_watch_stop_all(struct etcd_http *client) {
     struct etcd_watch *watch;
 
     TAILQ_FOREACH(watch, &client->watches, link) {
+        /* TAILQ_FOREACH has set it. */
+        /* cppcheck-suppress uninitvar */
         etcd_watch_stop(watch);
     }
 }
@@ -343,7 +347,15 @@ static void on_not_created(uv_timer_t *timer) {
 static void stream_failed(struct etcd_watch *watch, const struct error *err) {
     watch->client->stats.watch_failures++;
     watch->failures++;
-    etcd_http_note_failure(watch->client, watch->endpoint, err);
+    if (err->status != STATUS_AUTH && err->status != STATUS_REFUSED) {
+        etcd_http_note_failure(watch->client, watch->endpoint, err);
+        return;
+    }
+    etcd_http_note_refusal(watch->client, err);
+    /* A watch whose token is not valid any more is refused as one without the right is.  Reading
+     * the ranges tells them apart, and gets a new token. */
+    if (watch->client->auth)
+        watch->listed = false;
 }
 
 static void on_stream_end(void *arg, const struct error *err, const struct http_result *result) {
@@ -389,8 +401,9 @@ static void on_stream_end(void *arg, const struct error *err, const struct http_
 static void open_stream(struct etcd_watch *watch) {
     struct etcd_http *client = watch->client;
     char url[ETCD_ENDPOINT_MAX + 32], timeout[48];
-    const char *const headers[] = {"Content-Type: application/json",
-                                   "Grpc-Metadata-hasleader: true", timeout, NULL};
+    const char *const headers[] = {
+        "Content-Type: application/json", "Grpc-Metadata-hasleader: true", timeout,
+        client->auth ? etcd_auth_header(client->auth, watch->endpoint) : NULL, NULL};
     char *body = etcd_json_write_watch(watch->ranges, watch->n_ranges, watch->next_revision);
     struct http_request request = {
         .url = url,
@@ -409,7 +422,6 @@ static void open_stream(struct etcd_watch *watch) {
     watch->state = OPENING;
     watch->ending = BROKEN;
     watch->error.message[0] = '\0';
-    watch->endpoint = client->current;
     watch->opened_ms = uv_hrtime() / 1000000;
     memset(watch->created, 0, sizeof watch->created);
     snprintf(url, sizeof url, "%s/v3/watch", client->endpoints.urls[watch->endpoint]);
@@ -420,17 +432,39 @@ static void open_stream(struct etcd_watch *watch) {
     uv_timer_start(&watch->timer, on_not_created, client->timeout_ms, 0);
 }
 
+static void on_login(void *arg, const struct error *err) {
+    struct etcd_watch *watch = arg;
+
+    if (watch->state == STOPPED) {
+        close_watch(watch);
+    } else if (err) {
+        stream_failed(watch, err);
+        try_again(watch);
+    } else {
+        begin(watch);
+    }
+}
+
 static void begin(struct etcd_watch *watch) {
-    if (watch->listed)
-        open_stream(watch);
-    else
+    struct etcd_auth *auth = watch->client->auth;
+
+    watch->endpoint = watch->client->current;
+    if (!watch->listed) {
         list(watch);
+    } else if (auth && !etcd_auth_ready(auth, watch->endpoint)) {
+        watch->state = LOGGING_IN;
+        etcd_auth_wait(auth, watch->endpoint, &watch->waiter, on_login, watch);
+    } else {
+        open_stream(watch);
+    }
 }
 
 void etcd_watch_follow_all(struct etcd_http *client) {
     struct etcd_watch *watch;
 
     TAILQ_FOREACH(watch, &client->watches, link) {
+        /* TAILQ_FOREACH has set it. */
+        /* cppcheck-suppress uninitvar */
         if (watch->call && is_open(watch) && watch->endpoint != client->current)
             end_stream(watch, MOVED);
     }

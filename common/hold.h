@@ -177,6 +177,7 @@ struct hold_view {
     uint64_t horizon_ms;        /* stored, as last known */
     uint64_t ceiling_ms;        /* 0: not known */
     uint64_t pending;           /* values of unknown outcome */
+    uint64_t pending_ms;        /* the highest horizon among them; 0: none */
     uint64_t extensions_total, resumes_total, lost_total, unknown_total, claims_total;
 };
 void hold_look(const struct hold *hold, struct instant now, struct hold_view *view);

@@ -69,8 +69,9 @@ static bool step_claiming(struct hold *hold, struct instant now, struct hold_act
         send_read(hold, act);
         return true;
     }
+    /* Since it was offered, meta can have changed. */
     if (hold->stopping || hold_may_claim(hold, &err) != STATUS_OK ||
-        !chain_has_room(&hold->chain)) {
+        !meta_usable(&hold->meta, hold->machine_id) || !chain_has_room(&hold->chain)) {
         hold_give_slot_back(hold);
         return false;
     }
@@ -100,8 +101,9 @@ static bool step_resume(struct hold *hold, struct instant now, struct hold_act *
         hold_look_again_later(hold, now);
         return false;
     }
-    if (!chain_has_room(&hold->chain)) {
-        /* So many claims of unknown outcome: when the limit is past, another slot is as good. */
+    if (!meta_usable(&hold->meta, hold->machine_id) || !chain_has_room(&hold->chain)) {
+        /* It was taken out of the range, or there are too many claims of unknown outcome: when the
+         * limit is past, another slot is as good. */
         if (now.wall_ms > hold->limit_ms)
             hold_lose(hold);
         else
@@ -281,6 +283,14 @@ static enum hold_reason reason_of(const struct hold *hold, struct instant now) {
     return HOLD_FINE;
 }
 
+static uint64_t highest_pending_ms(const struct chain *chain) {
+    uint64_t highest = chain->extension_pending ? chain->extension_max_ms : 0;
+
+    for (size_t i = 0; i < chain->n_claims; i++)
+        highest = max_u64(highest, chain->claims[i].value.horizon_ms);
+    return highest;
+}
+
 void hold_look(const struct hold *hold, struct instant now, struct hold_view *view) {
     memset(view, 0, sizeof *view);
     view->phase = hold->phase;
@@ -294,6 +304,7 @@ void hold_look(const struct hold *hold, struct instant now, struct hold_view *vi
         view->machine_id = hold->machine_id;
         view->horizon_ms = hold->chain.known.horizon_ms;
         view->pending = hold->chain.n_claims + (hold->chain.extension_pending ? 1 : 0);
+        view->pending_ms = highest_pending_ms(&hold->chain);
     }
     if (view->has_generation) {
         memcpy(view->claim, hold->chain.known.claim, sizeof view->claim);

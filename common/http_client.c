@@ -53,6 +53,7 @@ struct http_client {
     size_t n_active; /* streams not counted */
     size_t max_active;
     char *ca_file, *cert_file, *key_file;
+    char *authorization; /* a whole header; NULL: none */
     bool closing;
     void (*closed)(void *arg);
     void *closed_arg;
@@ -297,6 +298,7 @@ static void handle_closed(struct http_client *client) {
     free(client->ca_file);
     free(client->cert_file);
     free(client->key_file);
+    free(client->authorization);
     if (client->closed)
         client->closed(client->closed_arg);
     free(client);
@@ -499,6 +501,11 @@ void http_client_close(struct http_client *client, void (*closed)(void *arg), vo
     take_a_turn(client);
 }
 
+void http_client_authorize(struct http_client *client, const char *header) {
+    free(client->authorization);
+    client->authorization = copy_name(header);
+}
+
 static void add_header(struct http_call *call, const char *header) {
     call->headers = curl_slist_append(call->headers, header);
     if (!call->headers)
@@ -514,6 +521,8 @@ struct http_call *http_client_send(struct http_client *client, const struct http
     add_header(call, "Expect:"); /* no waiting for "100 Continue" before a long body */
     for (header = request->headers; header && *header; header++)
         add_header(call, *header);
+    if (request->authorized && client->authorization)
+        add_header(call, client->authorization);
     if (request->body) {
         call->request_body = allocate_copy(request->body, request->body_len);
         call->request_len = request->body_len;

@@ -35,6 +35,10 @@ enum status http_client_new(uv_loop_t *loop, const struct http_config *config,
  * done(), say) ends with STATUS_CANCELLED too. */
 void http_client_close(struct http_client *client, void (*closed)(void *arg), void *arg);
 
+/* header, "Authorization: Bearer ...", goes along with every request that is `authorized` from now
+ * on; copied.  NULL: none, as at first. */
+void http_client_authorize(struct http_client *client, const char *header);
+
 struct http_result {
     bool sent;        /* a connection stood and the request may have been written to it */
     bool reused;      /* over a connection that was open before: the times hold no connecting */
@@ -67,6 +71,7 @@ struct http_request {
     uint64_t connect_timeout_ms; /* of that for name, connection and TLS; 0: all of it */
     size_t max_bytes;            /* of the answer; not for streams */
     bool repeatable;             /* may be delivered twice without harm */
+    bool authorized;             /* sends what http_client_authorize() was given, if anything */
     void (*on_send)(void *arg);  /* the connection stands, the request goes out now (of a repeatable
                                     one perhaps twice); for measuring.  May be NULL */
     http_bytes_fn *on_bytes;     /* streams the answer.  NULL: done() gets it whole */

@@ -44,6 +44,9 @@
 #define RECORD_MAX_OFFSET_MAX_MS (UINT64_C(60) * 60 * 1000)
 #define RECORD_RETRY_AFTER_MAX_MS (UINT64_C(24) * 60 * 60 * 1000)
 
+/* A reason of FROZEN that begins with this says that etcd's history went back: only recover ends it. */
+#define RECORD_ROLLBACK_REASON "rollback:"
+
 enum meta_mode { META_OPEN, META_FROZEN };
 
 /* {"format":1,"serial":"1","era":"...","earlier_eras":[],"floor_ms":"0","epoch_ms":"1704067200000",

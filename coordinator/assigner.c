@@ -53,6 +53,18 @@ void assigner_saw_own(struct assigner *assigner, uint16_t machine_id) {
 
 /* ---- what to answer ---- */
 
+/* What node records tell of claims that nobody here has seen. */
+static void recall_holders(struct assigner *assigner) {
+    const struct cluster *cluster = assigner->config.cluster;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct node *node = &cluster->members[i]->node;
+
+        for (size_t k = 0; k < node->n_held; k++)
+            placement_recall(&assigner->placement, node->held[k], node->identity);
+    }
+}
+
 /* The promises that stand: answers to requests that are still open, and those on their way. */
 static void collect_promises(struct assigner *assigner) {
     const struct cluster *cluster = assigner->config.cluster;
@@ -97,6 +109,7 @@ static void choose(struct assigner *assigner, const struct member *member, struc
     const struct cluster *cluster = assigner->config.cluster;
     struct placement_answer answer;
 
+    recall_holders(assigner);
     collect_promises(assigner);
     placement_choose(&assigner->placement, &cluster->registry, &cluster->meta, member->instance,
                      &member->node, clock_now(&assigner->config.clock).wall_ms, &answer);

@@ -14,11 +14,14 @@
 #include "common/http_server.h"
 #include "common/log.h"
 #include "common/random.h"
+#include "common/token_file.h"
 #include "coordinator/assigner.h"
 #include "coordinator/clocks.h"
 #include "coordinator/cluster.h"
 #include "coordinator/election.h"
+#include "coordinator/evictor.h"
 #include "coordinator/raiser.h"
+#include "coordinator/rollback.h"
 #include "coordinator/web.h"
 
 #define TICK_MS 100u
@@ -38,13 +41,16 @@ struct coordinator {
     struct etcd etcd;
     struct etcd_watch *watch;
     struct http_client *client;
+    struct token_file *tokens; /* for workers; NULL: none */
     struct http_server *server;
 
     struct cluster *cluster;
     struct election *election;
     struct clocks *clocks;
     struct assigner *assigner;
+    struct evictor *evictor;
     struct raiser *raiser;
+    struct rollback *rollback;
     struct web web;
 
     struct log_repeat etcd_trouble, election_trouble;
@@ -57,12 +63,18 @@ static uint64_t boot_now(const struct coordinator *self) {
     return clock_now(&self->config->clock).boot_ms;
 }
 
+/* Leads, and etcd is still in the history that it was in. */
+static bool may_act(const struct coordinator *self) {
+    return election_leads(self->election) && rollback_fence(self->rollback);
+}
+
 /* ---- the keys ---- */
 
 static void on_events(void *arg, const struct etcd_event *events, size_t n) {
     struct coordinator *self = arg;
 
     cluster_events(self->cluster, events, n, boot_now(self));
+    rollback_events(self->rollback, events, n);
     for (size_t i = 0; i < n; i++) {
         uint16_t machine_id;
 
@@ -72,13 +84,21 @@ static void on_events(void *arg, const struct etcd_event *events, size_t n) {
             assigner_saw_own(self->assigner, machine_id);
     }
     /* No need to wait for the tick: a worker may be asking. */
-    assigner_tick(self->assigner);
+    if (may_act(self))
+        assigner_tick(self->assigner);
 }
 
 static void on_measured(void *arg, struct member *member) {
     struct coordinator *self = arg;
 
-    assigner_consider(self->assigner, member);
+    if (may_act(self))
+        assigner_consider(self->assigner, member);
+}
+
+static void on_fence_held(void *arg) {
+    struct coordinator *self = arg;
+
+    assigner_tick(self->assigner);
 }
 
 /* Why nothing can be assigned, whoever leads. */
@@ -88,6 +108,8 @@ static void find_trouble(const struct coordinator *self, char *reason, size_t si
     reason[0] = '\0';
     if (!cluster->complete)
         snprintf(reason, size, "etcd has not been read yet");
+    else if (rollback_alarm(self->rollback)[0])
+        snprintf(reason, size, "etcd's history went back: %s", rollback_alarm(self->rollback));
     else if (!cluster->meta_value)
         snprintf(reason, size, "meta is missing: snowfleetctl init makes it");
     else if (!cluster->has_meta)
@@ -117,15 +139,22 @@ static void watch_trouble(struct coordinator *self) {
         log_info("cluster", "open", LOG_STR("era", self->cluster->meta.era));
 }
 
+static void look_at_tokens(struct coordinator *self) {
+    if (self->tokens && token_file_look(self->tokens, boot_now(self)))
+        http_client_authorize(self->client, token_file_header(self->tokens));
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct coordinator *self = timer->data;
 
+    look_at_tokens(self);
     election_tick(self->election);
     watch_trouble(self);
-    if (!election_leads(self->election))
+    if (!may_act(self))
         return;
     clocks_tick(self->clocks);
     assigner_tick(self->assigner);
+    evictor_tick(self->evictor);
     raiser_tick(self->raiser);
 }
 
@@ -312,6 +341,13 @@ static void make_parts(struct coordinator *self) {
         .clocks = self->clocks,
         .election = self->election,
     });
+    self->evictor = evictor_new(&(struct evictor_config){
+        .etcd = self->etcd,
+        .clock = config->clock,
+        .client = self->client,
+        .cluster = self->cluster,
+        .election = self->election,
+    });
     self->raiser = raiser_new(&(struct raiser_config){
         .etcd = self->etcd,
         .clock = config->clock,
@@ -321,6 +357,14 @@ static void make_parts(struct coordinator *self) {
         .lead_ms = config->ceiling_lead_ms,
         .interval_ms = config->ceiling_interval_ms,
     });
+    self->rollback = rollback_new(&(struct rollback_config){
+        .etcd = self->etcd,
+        .clock = config->clock,
+        .keys = &self->keys,
+        .election = self->election,
+        .held = on_fence_held,
+        .arg = self,
+    });
     self->web = (struct web){
         .clock = config->clock,
         .cluster_name = config->cluster,
@@ -329,7 +373,9 @@ static void make_parts(struct coordinator *self) {
         .clocks = self->clocks,
         .election = self->election,
         .assigner = self->assigner,
+        .evictor = self->evictor,
         .raiser = self->raiser,
+        .rollback = self->rollback,
         .etcd = self->etcd_http,
         .trouble = self->trouble,
     };
@@ -362,7 +408,9 @@ static void run(struct coordinator *self, const char *bound) {
 
 /* What was made before a failure, or after the run; the clients are closed already. */
 static void free_parts(struct coordinator *self) {
+    rollback_free(self->rollback);
     raiser_free(self->raiser);
+    evictor_free(self->evictor);
     assigner_free(self->assigner);
     clocks_free(self->clocks);
     election_free(self->election);
@@ -371,6 +419,17 @@ static void free_parts(struct coordinator *self) {
 
 static void nothing(void *arg) {
     (void)arg;
+}
+
+static enum status open_tokens(struct coordinator *self, struct error *err) {
+    const char *name = self->config->worker_token_file;
+
+    if (!name)
+        return STATUS_OK;
+    if (token_file_open(name, &self->tokens, err) != STATUS_OK)
+        return error_context(err, "--worker-token-file");
+    http_client_authorize(self->client, token_file_header(self->tokens));
+    return STATUS_OK;
 }
 
 enum status coordinator_run(const struct coordinator_config *config, struct error *err) {
@@ -403,6 +462,8 @@ enum status coordinator_run(const struct coordinator_config *config, struct erro
         status = etcd_http_new(&self->loop, &config->etcd, &self->etcd_http, err);
     if (status == STATUS_OK)
         status = http_client_new(&self->loop, &client, &self->client, err);
+    if (status == STATUS_OK)
+        status = open_tokens(self, err);
     if (status == STATUS_OK) {
         make_parts(self);
         server.arg = &self->web;
@@ -418,6 +479,7 @@ enum status coordinator_run(const struct coordinator_config *config, struct erro
         uv_run(&self->loop, UV_RUN_DEFAULT);
     }
     free_parts(self);
+    token_file_close(self->tokens);
     if (fd >= 0)
         close(fd);
     uv_loop_close(&self->loop);

@@ -1,5 +1,5 @@
 /* coordinator.h - owns the parts of the watching program and ties them together: the watch of the
- * cluster's keys, the election, and, while it leads, clocks, assignments and the ceiling. */
+ * cluster's keys, the election, and, while it leads, clocks, assignments, evictions and the ceiling. */
 #ifndef SNOWFLEET_COORDINATOR_COORDINATOR_H
 #define SNOWFLEET_COORDINATOR_COORDINATOR_H
 
@@ -19,6 +19,7 @@ struct coordinator_config {
     uint64_t lease_ttl_ms;   /* whole seconds */
     uint64_t probe_interval_ms;
     uint64_t ceiling_lead_ms, ceiling_interval_ms;
+    const char *worker_token_file; /* of the token that workers ask for; NULL: they ask for none */
 };
 
 /* Runs until SIGTERM or SIGINT, then hands over and returns within some three seconds, whatever

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/options_generate.h"
 #include "common/options_load.h"
 #include "common/quote.h"
 
@@ -32,7 +33,9 @@ static const struct ctl_command ctl_version = {
 };
 
 static const struct ctl_command *const commands[] = {
-    &ctl_init, &ctl_status, &ctl_machines, &ctl_next, &ctl_decode, &ctl_skew, &ctl_version,
+    &ctl_init,    &ctl_range_set, &ctl_status,  &ctl_machines, &ctl_skew,   &ctl_next,
+    &ctl_decode,  &ctl_range,     &ctl_reclaim, &ctl_release,  &ctl_freeze, &ctl_thaw,
+    &ctl_recover, &ctl_clock,     &ctl_audit,   &ctl_version,
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -67,11 +70,40 @@ static void print_help(void) {
         char usage[32];
 
         snprintf(usage, sizeof usage, "%s %s", commands[i]->name, commands[i]->operands);
-        printf("  %-12s  %s\n", usage, commands[i]->summary);
+        printf("  %-19s  %s\n", usage, commands[i]->summary);
     }
     puts("\n" PROGRAM " COMMAND --help shows the options of a command.\n"
          "Exit codes: 0 done; 1 refused or failed, with the reason on stderr; 2 critical and\n"
          "3 incomplete (skew); 64 usage.");
+}
+
+/* --generate=man or --generate=bash-completion. */
+static bool generate(int argc, char *const *argv, int *code) {
+    static const struct option *const tables[] = {output_options, etcd_options,
+                                                  towards_worker_options, log_options, NULL};
+    static const struct option_set set = {
+        .program = PROGRAM,
+        .usage = "[OPTION]...",
+        .summary = "Looks after a Snowfleet cluster.  It works against etcd and the workers "
+                   "directly, so it needs no coordinator.",
+        .tables = tables,
+    };
+    struct options_command described[N_COMMANDS];
+    const struct options_manual manual = {
+        .set = &set,
+        .section = 1,
+        .exit_status = "0 done; 1 refused or failed, with the reason on stderr; 2 critical and 3 "
+                       "incomplete (skew); 64 usage.",
+        .commands = described,
+        .n_commands = N_COMMANDS,
+    };
+
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        described[i] = (struct options_command){.name = commands[i]->name,
+                                                .operands = commands[i]->operands,
+                                                .summary = commands[i]->summary,
+                                                .options = commands[i]->options};
+    return options_generate(&manual, argc, argv, code);
 }
 
 static const struct ctl_command *find_command(const char *name) {
@@ -102,8 +134,8 @@ static int usage_error(const char *command, const struct error *err) {
 static int run_command(const struct ctl_command *command, int argc, char **argv) {
     extern char **environ;
     char program[64], usage[64];
-    const struct option *const tables[] = {command->options, output_options, etcd_options,
-                                           log_options, NULL};
+    const struct option *const tables[] = {command->options,       output_options, etcd_options,
+                                           towards_worker_options, log_options,    NULL};
     const struct option_set set = {.program = program,
                                    .usage = usage,
                                    .summary = command->summary,
@@ -112,13 +144,14 @@ static int run_command(const struct ctl_command *command, int argc, char **argv)
     struct ctl_values values = {.output = CTL_TABLE};
     struct options_result result = {0};
     struct error err = {.status = STATUS_OK};
-    int code;
+    int code, n_operands;
 
     snprintf(program, sizeof program, PROGRAM " %s", command->name);
     snprintf(usage, sizeof usage, "[OPTION]...%s%s", command->operands[0] ? " " : "",
              command->operands);
     if (options_load(&set, argc, argv, environ, &values, &result, &err) != STATUS_OK)
         return usage_error(command->name, &err);
+    n_operands = argc - result.first_operand;
     if (result.help) {
         options_help(&set, stdout);
         options_free(&set, &values);
@@ -129,10 +162,13 @@ static int run_command(const struct ctl_command *command, int argc, char **argv)
         options_free(&set, &values);
         return finish(CTL_DONE, &err);
     }
-    if (argc - result.first_operand != command->n_operands) {
+    if (n_operands < command->n_operands ||
+        n_operands > (command->max_operands ? command->max_operands : command->n_operands)) {
         error_set(&err, STATUS_INVALID, "takes %s%s, got %d arguments",
-                  command->n_operands ? "exactly " : "no arguments", command->operands,
-                  argc - result.first_operand);
+                  command->max_operands ? ""
+                  : command->n_operands ? "exactly "
+                                        : "no arguments",
+                  command->operands, n_operands);
         code = CTL_USAGE;
     } else {
         code = command->run(&values, argv + result.first_operand, &err);
@@ -147,8 +183,11 @@ int main(int argc, char **argv) {
     const struct ctl_command *command;
     struct error err = {.status = STATUS_OK};
     char quoted[QUOTE_SIZE];
+    int code;
 
     signal(SIGPIPE, SIG_IGN);
+    if (generate(argc, argv, &code))
+        return code;
     if (argc < 2) {
         error_set(&err, STATUS_INVALID, "a command is missing");
         return usage_error("", &err);

@@ -30,8 +30,28 @@ struct ctl_values {
     int kind;
     uint64_t count;
     char *worker;
-    /* decode */
+    /* decode, range */
     bool epoch_given;
+    bool from_given, to_given;
+    uint64_t from_ms, to_ms;
+    /* reclaim */
+    bool yes, force;
+    /* recover, beside some of init and reclaim */
+    bool dry_run, machine_ids_given, max_window_given, quiet_time_given, max_offset_given;
+    char *state_files, *earlier_eras;
+    /* freeze */
+    char *reason;
+    /* clock */
+    uint64_t for_ms;
+    /* machines */
+    char *state, *identity;
+    int sort;
+    bool history_given;
+    uint64_t history;
+    /* audit */
+    bool offline;
+    uint64_t memory_mib, show;
+    char *tmp_dir;
 };
 
 /* One subcommand.  run() returns the exit code; on CTL_FAILED or CTL_USAGE it has set *err, which
@@ -39,13 +59,17 @@ struct ctl_values {
 struct ctl_command {
     const char *name;
     const char *operands; /* for the usage line: "ID"; "" for none */
-    int n_operands;       /* exactly so many */
+    int n_operands;       /* exactly so many ... */
+    int max_operands;     /* ... or, when above 0, that many to this many, ending with NULL */
     const char *summary;
     const struct option *options; /* its own */
     int (*run)(const struct ctl_values *values, char *const *operands, struct error *err);
 };
 
-extern const struct ctl_command ctl_init, ctl_status, ctl_machines, ctl_next, ctl_decode, ctl_skew;
+extern const struct ctl_command ctl_init, ctl_range_set, ctl_status, ctl_machines, ctl_skew;
+extern const struct ctl_command ctl_next, ctl_decode, ctl_range, ctl_audit;
+extern const struct ctl_command ctl_reclaim, ctl_release, ctl_freeze, ctl_thaw, ctl_clock,
+    ctl_recover;
 
 /* "snowfleetctl: text" on stderr: what is worth knowing beside the result. */
 void ctl_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -33,12 +33,8 @@ static enum status ask_etcd(const struct ctl_values *values, uint16_t machine_id
 
     if (ctl_open(&session, values, err) != STATUS_OK)
         return err->status;
-    if (ctl_read_initialised(&session, err) == STATUS_OK) {
-        *epoch_ms = session.cluster->meta.epoch_ms;
+    if (ctl_read_epoch(&session, epoch_ms))
         snprintf(holder, size, "%s", session.cluster->registry.slots[machine_id].own.identity);
-    } else {
-        ctl_note("%s; the epoch is taken for 2024-01-01T00:00:00Z", err->message);
-    }
     ctl_close(&session);
     return STATUS_OK;
 }

@@ -7,10 +7,10 @@
 
 #include "common/decimal.h"
 #include "common/fields.h"
-#include "common/quote.h"
 #include "common/random.h"
 #include "common/snowflake.h"
 #include "coordinator/ctl.h"
+#include "coordinator/ctl_meta.h"
 #include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
 #include "coordinator/report.h"
@@ -92,42 +92,6 @@ static const struct option options[] = {
 /* ---- what is asked for ---- */
 
 /* Reads "A" or "A-B" at text[len]. */
-static enum status reserve_item(struct meta *meta, const char *text, size_t len,
-                                struct error *err) {
-    const char *dash = memchr(text, '-', len);
-    size_t first_len = dash ? (size_t)(dash - text) : len;
-    uint64_t first, last;
-
-    if (decimal_parse(text, first_len, 0, SNOWFLAKE_MACHINE_ID_MAX, &first, err) != STATUS_OK)
-        return err->status;
-    last = first;
-    if (dash && decimal_parse(dash + 1, len - first_len - 1, first, SNOWFLAKE_MACHINE_ID_MAX, &last,
-                              err) != STATUS_OK)
-        return err->status;
-    for (uint64_t id = first; id <= last; id++)
-        meta->reserved[id] = true;
-    return STATUS_OK;
-}
-
-static enum status reserve(struct meta *meta, const char *list, struct error *err) {
-    const char *at = list;
-    char quoted[QUOTE_SIZE];
-
-    while (at) {
-        size_t len = strcspn(at, ",");
-
-        if (reserve_item(meta, at, len, err) != STATUS_OK)
-            return error_context(err, "--reserved=%s: machine ID",
-                                 quote(list, strlen(list), quoted));
-        at = at[len] ? at + len + 1 : NULL;
-    }
-    for (unsigned id = meta->first_machine_id; id <= meta->last_machine_id; id++) {
-        if (!meta->reserved[id])
-            return STATUS_OK;
-    }
-    return error_set(err, STATUS_INVALID, "--reserved: no machine ID of the range is left");
-}
-
 /* The floor of an etcd that may have served before: until then every window that a worker can still
  * hold has passed, whatever clock it goes by. */
 static uint64_t find_floor(const struct ctl_values *values, uint64_t now_ms) {
@@ -166,7 +130,7 @@ static enum status make_meta(const struct ctl_values *values, uint64_t now_ms, s
         return error_set(err, STATUS_INVALID, "--floor: lies before the epoch");
     if (meta->floor_ms >= snowflake_end_ms(values->epoch_ms))
         return error_set(err, STATUS_INVALID, "--floor: lies past the epoch's end");
-    if (values->reserved && reserve(meta, values->reserved, err) != STATUS_OK)
+    if (values->reserved && ctl_meta_reserve(meta, values->reserved, err) != STATUS_OK)
         return err->status;
     return meta_check(meta, err);
 }

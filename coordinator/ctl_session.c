@@ -5,7 +5,10 @@
 
 #include "common/allocate.h"
 #include "common/etcd_http.h"
+#include "common/snowflake.h"
+#include "common/token_file.h"
 
+#define CTL_TICK_MS 20
 #define REPLY_MAX_BYTES (4u << 20)
 
 static void on_closed(void *arg) {
@@ -16,6 +19,8 @@ enum status ctl_open(struct ctl_session *session, const struct ctl_values *value
                      struct error *err) {
     struct etcd_http_config etcd;
     const struct http_config http = {.max_connections = MACHINE_IDS};
+    const char *token_name = values->shared.worker_token_file;
+    struct token_file *tokens = NULL;
     bool etcd_closed = false;
 
     memset(session, 0, sizeof *session);
@@ -26,6 +31,8 @@ enum status ctl_open(struct ctl_session *session, const struct ctl_values *value
         return error_context(err, "--cluster");
     if (etcd_options_config(&values->shared, &etcd, err) != STATUS_OK)
         return err->status;
+    if (token_name && token_file_open(token_name, &tokens, err) != STATUS_OK)
+        return error_context(err, "--worker-token-file");
     uv_loop_init(&session->loop);
     if (etcd_http_new(&session->loop, &etcd, &session->etcd_http, err) != STATUS_OK)
         goto no_etcd;
@@ -33,12 +40,15 @@ enum status ctl_open(struct ctl_session *session, const struct ctl_values *value
         goto no_client;
     session->etcd = etcd_http_interface(session->etcd_http);
     session->cluster = cluster_new(&session->keys);
+    http_client_authorize(session->client, tokens ? token_file_header(tokens) : NULL);
+    token_file_close(tokens);
     return STATUS_OK;
 no_client:
     etcd_http_close(session->etcd_http, on_closed, &etcd_closed);
     ctl_wait(session, &etcd_closed);
 no_etcd:
     uv_loop_close(&session->loop);
+    token_file_close(tokens);
     return err->status;
 }
 
@@ -54,9 +64,21 @@ void ctl_close(struct ctl_session *session) {
     cluster_free(session->cluster);
 }
 
+static void on_tick(uv_timer_t *timer) {
+    (void)timer; /* only wakes the loop */
+}
+
+/* What a timer answers at the very start of uv_run() is no event to libuv, which would then wait for
+ * the next one, perhaps for ever: so there is always a next one. */
 void ctl_wait(struct ctl_session *session, const bool *done) {
+    uv_timer_t tick;
+
+    uv_timer_init(&session->loop, &tick);
+    uv_timer_start(&tick, on_tick, CTL_TICK_MS, CTL_TICK_MS);
     while (!*done)
         uv_run(&session->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&tick, NULL);
+    uv_run(&session->loop, UV_RUN_NOWAIT); /* the handle is on our stack */
 }
 
 /* ---- etcd ---- */
@@ -122,6 +144,18 @@ enum status ctl_read_initialised(struct ctl_session *session, struct error *err)
     return STATUS_OK;
 }
 
+bool ctl_read_epoch(struct ctl_session *session, uint64_t *epoch_ms) {
+    struct error err;
+
+    if (ctl_read_initialised(session, &err) == STATUS_OK) {
+        *epoch_ms = session->cluster->meta.epoch_ms;
+        return true;
+    }
+    *epoch_ms = SNOWFLAKE_EPOCH_MS;
+    ctl_note("%s; the epoch is taken for 2024-01-01T00:00:00Z", err.message);
+    return false;
+}
+
 /* ---- HTTP ---- */
 
 struct get_wait {
@@ -152,6 +186,7 @@ enum status ctl_get(struct ctl_session *session, const char *url, uint64_t timeo
     http_client_send(session->client, &(struct http_request){.url = url,
                                                              .timeout_ms = timeout_ms,
                                                              .max_bytes = REPLY_MAX_BYTES,
+                                                             .authorized = true,
                                                              .done = on_got,
                                                              .arg = &wait});
     ctl_wait(session, &wait.done);

@@ -42,7 +42,11 @@ enum status ctl_read(struct ctl_session *session, struct error *err);
 /* The same, and fails unless meta is there and can be read. */
 enum status ctl_read_initialised(struct ctl_session *session, struct error *err);
 
-/* One GET; *body is the caller's to free(), NULL on failure. */
+/* Reads, for what is arithmetic once the epoch is known.  Without a cluster that can be read *epoch_ms
+ * is the default, which is noted on stderr, and false returned. */
+bool ctl_read_epoch(struct ctl_session *session, uint64_t *epoch_ms);
+
+/* One GET of a worker, with the token of --worker-token-file; *body is the caller's to free(), NULL on failure. */
 enum status ctl_get(struct ctl_session *session, const char *url, uint64_t timeout_ms,
                     long *http_status, char **body, struct error *err);
 

@@ -1,17 +1,10 @@
 /* snowfleet-coordinator: watches over the machine IDs of a cluster. */
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "common/daemon_main.h"
 #include "common/etcd_options.h"
-#include "common/log.h"
-#include "common/options_load.h"
-#include "common/quote.h"
 #include "coordinator/coordinator.h"
-
-#define EXIT_USAGE 64
 
 struct values {
     struct shared_options shared;
@@ -20,6 +13,7 @@ struct values {
 #ifdef SNOWFLEET_TEST_CLOCK
     char *clock_file;
 #endif
+    struct coordinator_config config; /* made of the above */
 };
 #define FIELD(name) offsetof(struct values, name)
 
@@ -81,7 +75,8 @@ static const struct option coordinator_options[] = {
     {.name = NULL},
 };
 
-static const struct option *const tables[] = {coordinator_options, etcd_options, log_options, NULL};
+static const struct option *const tables[] = {coordinator_options, etcd_options,
+                                              towards_worker_options, log_options, NULL};
 
 static const struct option_set options = {
     .program = "snowfleet-coordinator",
@@ -91,11 +86,6 @@ static const struct option_set options = {
     .tables = tables,
     .extra_environment = known_environment,
 };
-
-static void log_option(void *arg, const char *name, const char *text) {
-    (void)arg;
-    log_info("options", "effective", LOG_STR("name", name), LOG_STR("value", text));
-}
 
 static enum status make_config(const struct values *values, struct coordinator_config *config,
                                struct error *err) {
@@ -112,7 +102,8 @@ static enum status make_config(const struct values *values, struct coordinator_c
                                           .lease_ttl_ms = values->lease_ttl_ms,
                                           .probe_interval_ms = values->probe_interval_ms,
                                           .ceiling_lead_ms = values->ceiling_lead_ms,
-                                          .ceiling_interval_ms = values->ceiling_interval_ms};
+                                          .ceiling_interval_ms = values->ceiling_interval_ms,
+                                          .worker_token_file = values->shared.worker_token_file};
 #ifdef SNOWFLEET_TEST_CLOCK
     if (values->clock_file && clock_test_page(values->clock_file, &config->clock, err) != STATUS_OK)
         return error_context(err, "--clock-file");
@@ -120,45 +111,22 @@ static enum status make_config(const struct values *values, struct coordinator_c
     return etcd_options_config(&values->shared, &config->etcd, err);
 }
 
-int main(int argc, char **argv) {
-    extern char **environ;
-    struct values values = {0};
-    struct options_result result = {0};
-    struct coordinator_config config;
-    struct error err = {0};
-    enum status status;
-    int code = EXIT_SUCCESS;
-    char quoted[QUOTE_SIZE];
+static enum status check(void *values, struct error *err) {
+    struct values *all = values;
 
-    status = options_load(&options, argc, argv, environ, &values, &result, &err);
-    if (status == STATUS_OK && result.help) {
-        options_help(&options, stdout);
-        goto out;
-    }
-    if (status == STATUS_OK && result.version) {
-        printf("snowfleet-coordinator %s\n", SNOWFLEET_VERSION);
-        goto out;
-    }
-    if (status == STATUS_OK && result.first_operand < argc)
-        status = error_set(
-            &err, STATUS_INVALID, "unexpected argument: %s",
-            quote(argv[result.first_operand], strlen(argv[result.first_operand]), quoted));
-    if (status == STATUS_OK)
-        status = make_config(&values, &config, &err);
-    if (status != STATUS_OK) {
-        fprintf(stderr, "snowfleet-coordinator: %s\n", err.message);
-        code = EXIT_USAGE;
-        goto out;
-    }
-    log_init("snowfleet-coordinator", (enum log_format)values.shared.log_format,
-             (enum log_level)values.shared.log_level);
-    options_visit(&options, &values, log_option, NULL);
-    if (coordinator_run(&config, &err) != STATUS_OK) {
-        log_error("coordinator", "cannot start", LOG_STR("reason", err.message));
-        fprintf(stderr, "snowfleet-coordinator: %s\n", err.message);
-        code = EXIT_FAILURE;
-    }
-out:
-    options_free(&options, &values);
-    return code;
+    return make_config(all, &all->config, err);
+}
+
+static enum status run(void *values, struct error *err) {
+    struct values *all = values;
+
+    return coordinator_run(&all->config, err);
+}
+
+int main(int argc, char **argv) {
+    struct values values = {0};
+    const struct daemon_main daemon = {
+        .options = &options, .values = &values, .check = check, .run = run};
+
+    return daemon_main(&daemon, argc, argv);
 }

@@ -6,10 +6,17 @@
 #include "common/decimal.h"
 
 #define RETRY_MIN_MS 1000u
-#define RETRY_MAX_MS 30000u
+#define RETRY_MAX_MS 5000u /* a machine ID may be handed back long before it would come free */
 
 void placement_claimed(struct placement *placement, uint16_t machine_id, const struct own *own) {
     memcpy(placement->last_identity[machine_id], own->identity, sizeof own->identity);
+}
+
+void placement_recall(struct placement *placement, uint16_t machine_id, const char *identity) {
+    char *last = placement->last_identity[machine_id];
+
+    if (last[0] == '\0')
+        snprintf(last, sizeof placement->last_identity[machine_id], "%s", identity);
 }
 
 void placement_clear_promises(struct placement *placement) {

@@ -28,6 +28,10 @@ struct placement {
 /* A claim was seen: own/NNNN holds own. */
 void placement_claimed(struct placement *placement, uint16_t machine_id, const struct own *own);
 
+/* An instance of that identity says that it holds it, or held it when it last wrote: for a leader that
+ * did not see who claimed it. */
+void placement_recall(struct placement *placement, uint16_t machine_id, const char *identity);
+
 /* Which promises stand follows from the records of node/ and assign/ and from what the leader is
  * about to write: it says so anew before each choice. */
 void placement_clear_promises(struct placement *placement);

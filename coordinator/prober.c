@@ -100,6 +100,7 @@ static void ask(struct probe *probe) {
         .timeout_ms = probe->timeout_ms,
         .max_bytes = REPLY_MAX_BYTES,
         .repeatable = true,
+        .authorized = true,
         .on_send = on_send,
         .done = on_done,
         .arg = probe,

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "common/fields.h"
+#include "common/keys.h"
+#include "common/records.h"
 
 #define ID_MAX 64 /* characters of an ID of any kind */
 #define IDS_MAX 10000
@@ -59,6 +61,35 @@ enum status ids_reply_parse(const char *text, size_t len, void (*visit)(void *ar
     for (size_t i = 0; fields.status == STATUS_OK && i < json_array_size(ids); i++)
         visit(arg, json_string_value(json_array_get(ids, i)));
     json_decref(record);
+    return fields.status;
+}
+
+/* "" for a machine ID that is being looked for. */
+static enum status check_claim(const char *text, struct error *err) {
+    if (text[0] == '\0' || hex128_valid(text))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "must be 32 lower-case hex digits");
+}
+
+enum status status_reply_claims(const char *text, size_t len, const char *claim, bool *claims,
+                                struct error *err) {
+    struct fields fields;
+    json_t *record = fields_open(&fields, "/v1/status", text, len, err);
+    const json_t *machines = fields_list(&fields, "machines", RECORD_MACHINES_MAX);
+    bool found = false;
+
+    for (size_t i = 0; i < json_array_size(machines); i++) {
+        char name[FIELDS_NAME_MAX], held[HEX128_CHARS + 1] = "";
+        struct fields inner = fields_enter(&fields, fields_element("machines", i, name),
+                                           json_array_get(machines, i));
+
+        fields_text(&inner, "claim", check_claim, held);
+        fields_leave(&fields, &inner);
+        found = found || strcmp(held, claim) == 0;
+    }
+    json_decref(record);
+    if (fields.status == STATUS_OK)
+        *claims = found;
     return fields.status;
 }
 

@@ -22,6 +22,10 @@ enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *
 enum status ids_reply_parse(const char *text, size_t len, void (*visit)(void *arg, const char *id),
                             void *arg, struct error *err);
 
+/* GET /v1/status of a worker: does it hold a machine ID under this claim? */
+enum status status_reply_claims(const char *text, size_t len, const char *claim, bool *claims,
+                                struct error *err);
+
 /* The message of {"error":{"code","message"}} to message[size]; what is no such answer is said to be
  * none: "HTTP 502". */
 void error_reply_text(long http_status, const char *text, size_t len, char *message, size_t size);

@@ -141,6 +141,9 @@ json_t *report_machines(const struct cluster *cluster, uint64_t now_ms) {
                    usable_in_ms == UINT64_MAX
                        ? json_null()
                        : fields_from_number(usable_in_ms > INT64_MAX ? INT64_MAX : usable_in_ms));
+        fields_put(
+            object, "stuck",
+            json_boolean(slot->held && slot->has_horizon && slot->horizon.horizon_ms < now_ms));
         fields_append(list, object);
     }
     return list;

@@ -17,7 +17,8 @@ json_t *report_text(const char *text); /* null for "" */
  * unreadable, and "reason" says so. */
 json_t *report_status(const struct cluster *cluster, const char *name, uint64_t now_ms);
 /* `snowfleetctl machines --output json`; the caller's.  Only machine IDs that are in range or still
- * held; "usable_in_ms" is null for those that do not come free by themselves. */
+ * held; "usable_in_ms" is null for those that do not come free by themselves; "stuck" is true for
+ * those that are held although their horizon is past. */
 json_t *report_machines(const struct cluster *cluster, uint64_t now_ms);
 
 /* The machine IDs that an instance holds, in order; returns how many. */

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/allocate.h"
 #include "common/fields.h"
 #include "common/quote.h"
+#include "coordinator/openapi.h"
 #include "coordinator/report.h"
 
 #define JSON "application/json"
@@ -92,6 +94,11 @@ static void handle_status(const struct web *web, struct http_exchange *exchange)
     reply_json(exchange, 200, object, NULL);
 }
 
+static void handle_openapi(const struct web *web, struct http_exchange *exchange) {
+    (void)web;
+    reply(exchange, 200, JSON, allocate_copy(coordinator_openapi, coordinator_openapi_len), NULL);
+}
+
 /* ---- metrics ---- */
 
 static void head(FILE *out, const char *name, const char *type, const char *help) {
@@ -146,9 +153,13 @@ static void write_self(FILE *out, const struct web *web) {
             "Requests for machine IDs that were refused.");
     counter(out, "assignments_refused_for_clock_total", assigner->skew_refused_total,
             "Of these: because of the worker's clock.");
+    counter(out, "evictions_total", evictor_stats(web->evictor)->evicted_total,
+            "Machine IDs taken back from stuck holders.");
     counter(out, "ceiling_raises_total", raiser->raises_total, "Raises of the ceiling.");
     gauge(out, "ceiling_alarm", raiser->alarm != CEILING_FINE,
           "1 when the ceiling does not rest on three clocks that agree.");
+    gauge(out, "rollback", rollback_alarm(web->rollback)[0] != '\0',
+          "1 after etcd's history went back, until snowfleetctl recover has made a new era.");
     gauge(out, "etcd_reachable", etcd->failures_in_row == 0, "1 when etcd's last answer was good.");
     counter(out, "etcd_requests_total", etcd->requests, "Requests to etcd.");
     counter(out, "etcd_failures_total", etcd->failures, "Requests to etcd that failed.");
@@ -191,9 +202,8 @@ static const struct {
     const char *path;
     void (*handle)(const struct web *web, struct http_exchange *exchange);
 } routes[] = {
-    {"/livez", handle_live},
-    {"/readyz", handle_ready},
-    {"/metrics", handle_metrics},
+    {"/livez", handle_live},       {"/readyz", handle_ready},
+    {"/metrics", handle_metrics},  {"/v1/openapi.json", handle_openapi},
     {"/v1/status", handle_status},
 };
 

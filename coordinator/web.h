@@ -1,4 +1,4 @@
-/* web.h - the coordinator over HTTP: /livez, /readyz, /metrics, /v1/status.  It only shows; who
+/* web.h - the coordinator over HTTP: /livez, /readyz, /metrics, /v1/status, /v1/openapi.json.  It only shows; who
  * wants to change anything needs etcd's rights. */
 #ifndef SNOWFLEET_COORDINATOR_WEB_H
 #define SNOWFLEET_COORDINATOR_WEB_H
@@ -9,7 +9,9 @@
 #include "coordinator/assigner.h"
 #include "coordinator/cluster.h"
 #include "coordinator/election.h"
+#include "coordinator/evictor.h"
 #include "coordinator/raiser.h"
+#include "coordinator/rollback.h"
 
 /* All of it is the caller's. */
 struct web {
@@ -20,7 +22,9 @@ struct web {
     const struct clocks *clocks;
     const struct election *election;
     const struct assigner *assigner;
+    const struct evictor *evictor;
     const struct raiser *raiser;
+    const struct rollback *rollback;
     const struct etcd_http *etcd;
     const char *trouble; /* why nothing can be assigned; "" when all is well */
 };

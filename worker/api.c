@@ -8,6 +8,7 @@
 #include "common/allocate.h"
 #include "common/quote.h"
 #include "worker/args.h"
+#include "worker/openapi.h"
 #include "worker/render.h"
 #include "worker/report.h"
 
@@ -50,7 +51,7 @@ static void reply(struct http_exchange *exchange, unsigned status, const char *t
     http_reply(exchange, &response);
 }
 
-/* The same for a failure: 503 says when to try again, 405 what would be allowed. */
+/* The same for a failure: 503 says when to try again, 405 what would be allowed, 401 what is missing. */
 static void reply_failure(struct http_exchange *exchange, unsigned status, char *body, size_t len,
                           uint64_t retry_after_ms, const char *allow) {
     char seconds[24];
@@ -71,6 +72,9 @@ static void reply_failure(struct http_exchange *exchange, unsigned status, char 
     } else if (status == 405) {
         headers[2] = "Allow";
         headers[3] = allow;
+    } else if (status == 401) {
+        headers[2] = "WWW-Authenticate";
+        headers[3] = "Bearer";
     }
     http_reply(exchange, &response);
 }
@@ -81,7 +85,7 @@ static unsigned status_of(const struct service_error *err) {
         unsigned status;
     } rows[] = {
         {"INVALID_ARGUMENT", 400}, {"NOT_FOUND", 404}, {"UNIMPLEMENTED", 405},
-        {"UNAVAILABLE", 503},      {"CANCELLED", 503},
+        {"UNAVAILABLE", 503},      {"CANCELLED", 503}, {"UNAUTHENTICATED", 401},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -192,7 +196,11 @@ static bool find_epoch(const struct api *api, const struct worker_view *view, ui
         *epoch_ms = api->service->generation.ids.epoch_ms;
     else if (view->has_meta)
         *epoch_ms = view->meta.epoch_ms;
-    return api->service->serving || view->has_meta;
+    else if (view->standalone)
+        *epoch_ms = view->standalone_epoch_ms;
+    else
+        return false;
+    return true;
 }
 
 /* This worker's own machine IDs are the ones it knows the holder of. */
@@ -327,11 +335,17 @@ static void handle_metrics(const struct request *request) {
     reply(request->exchange, 200, METRICS, body, len);
 }
 
+static void handle_openapi(const struct request *request) {
+    reply(request->exchange, 200, JSON, allocate_copy(worker_openapi, worker_openapi_len),
+          worker_openapi_len);
+}
+
 /* ---- routes ---- */
 
 struct route {
     const char *path;
     bool prefix; /* path is how it begins */
+    bool open;   /* needs no bearer token */
     unsigned allowed;
     const char *allow; /* the same in words */
     bool takes_args;   /* query arguments are its own to judge, or harmless */
@@ -339,14 +353,15 @@ struct route {
 };
 #define READ_ONLY METHOD_GET | METHOD_HEAD, "GET, HEAD"
 static const struct route routes[] = {
-    {"/v1/ids", false, METHOD_GET | METHOD_POST, "GET, POST", true, handle_ids},
-    {DECODE_PREFIX, true, READ_ONLY, false, handle_decode_path},
-    {"/v1/decode", false, METHOD_POST, "POST", false, handle_decode_body},
-    {"/v1/clock", false, READ_ONLY, false, handle_clock},
-    {"/v1/status", false, READ_ONLY, false, handle_status},
-    {"/livez", false, READ_ONLY, true, handle_live},
-    {"/readyz", false, READ_ONLY, true, handle_ready},
-    {"/metrics", false, READ_ONLY, true, handle_metrics},
+    {"/v1/ids", false, false, METHOD_GET | METHOD_POST, "GET, POST", true, handle_ids},
+    {DECODE_PREFIX, true, false, READ_ONLY, false, handle_decode_path},
+    {"/v1/decode", false, false, METHOD_POST, "POST", false, handle_decode_body},
+    {"/v1/clock", false, false, READ_ONLY, false, handle_clock},
+    {"/v1/openapi.json", false, false, READ_ONLY, false, handle_openapi},
+    {"/v1/status", false, false, READ_ONLY, false, handle_status},
+    {"/livez", false, true, READ_ONLY, true, handle_live},
+    {"/readyz", false, true, READ_ONLY, true, handle_ready},
+    {"/metrics", false, false, READ_ONLY, true, handle_metrics},
 };
 
 static const struct route *find_route(const char *path) {
@@ -377,6 +392,23 @@ static void refuse_arg(void *arg, const char *name, struct http_text value) {
     if (!err->code)
         args_refuse(err, NULL, "unknown argument %s; there is none here",
                     quote(name, strlen(name), quoted));
+}
+
+/* What is not open tells nothing to those without a token, not even that it is not there. */
+static bool may_pass(const struct api *api, const struct http_exchange *exchange,
+                     const struct route *route, struct service_error *err) {
+    const char *authorization;
+
+    if (!api->tokens || (route && route->open))
+        return true;
+    authorization = http_header(exchange, "Authorization");
+    if (tokens_accept(api->tokens, authorization))
+        return true;
+    *err = (struct service_error){.code = "UNAUTHENTICATED"};
+    snprintf(err->message, sizeof err->message, "%s",
+             authorization ? "this is not a bearer token that is known here"
+                           : "a bearer token is needed: Authorization: Bearer TOKEN");
+    return false;
 }
 
 /* May the request go on to its route (NULL: there is none)?  If not, err says why. */
@@ -418,8 +450,12 @@ void api_handle(void *arg, struct http_exchange *exchange) {
     const struct route *route = find_route(http_path(exchange));
     struct service_error err;
 
-    if (check(exchange, route, read_method(http_method(exchange)), &err))
+    if (!may_pass(api, exchange, route, &err)) {
+        api->unauthenticated_total++;
+        reply_error(exchange, &err, NULL);
+    } else if (check(exchange, route, read_method(http_method(exchange)), &err)) {
         route->handle(&request);
-    else
+    } else {
         reply_error(exchange, &err, route ? route->allow : NULL);
+    }
 }

@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/http_server.h"
+#include "common/tokens.h"
 #include "worker/park.h"
 #include "worker/service.h"
 #include "worker/view.h"
@@ -20,6 +21,8 @@ struct api {
     struct view_board *board;
     struct loop_gauges *all_gauges; /* of all loops of the worker */
     size_t n_loops;
+    const struct tokens *tokens; /* what all but /livez and /readyz need; NULL: nothing */
+    uint64_t unauthenticated_total;
     bool draining; /* /readyz says no, everything else goes on */
 };
 

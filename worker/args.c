@@ -91,7 +91,7 @@ static const char *find_wide_field(const char *body, size_t len) {
     for (size_t i = 0; !found && i < sizeof known / sizeof known[0]; i++) {
         double value = json_real_value(json_object_get(object, known[i]));
 
-        if (value >= 0x1p63 || value <= -0x1p63)
+        if (value >= 9223372036854775808.0 || value <= -9223372036854775808.0)
             found = known[i];
     }
     json_decref(object);

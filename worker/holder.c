@@ -49,6 +49,8 @@ static void on_answered(void *arg, const struct error *err, const struct etcd_tx
 
     if (err && err->status == STATUS_CANCELLED)
         return;
+    if (!err)
+        holder->config.revision(holder->config.arg, result->revision);
     hold_answered(holder->hold, now_of(holder), err, result);
     pump(holder);
 }

@@ -25,6 +25,8 @@ struct holder_config {
     struct serving *serving; /* outlives the holder */
     /* Its phase, its limit or what it needs has changed.  Not called from inside holder_...(). */
     void (*changed)(void *arg);
+    /* etcd answered at this revision of its store. */
+    void (*revision)(void *arg, int64_t revision);
     void *arg;
 };
 

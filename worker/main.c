@@ -1,32 +1,38 @@
 /* snowfleet-worker: holds machine IDs and serves IDs. */
-#include <errno.h>
-#include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/daemon_main.h"
 #include "common/etcd_options.h"
 #include "common/log.h"
-#include "common/options_load.h"
 #include "common/records.h"
 #include "worker/worker.h"
 
-#define EXIT_USAGE 64
+/* Kept back from clients: etcd, the log, the state file, ...; and what each serving loop needs. */
+#define OWN_DESCRIPTORS 32u
+#define LOOP_DESCRIPTORS 8u
+#define STANDALONE_WINDOW_MS 2000u /* a start waits it out, and no outage has to be bridged */
 
 struct values {
     struct shared_options shared;
     char *identity, *http_listen, *advertise;
     uint64_t machine_ids, machine_id;
     bool machine_id_given;
+    bool standalone, init, adopt;
+    char *state_file;
+    bool window_given, claim_ahead_given, assign_wait_given, lease_ttl_given;
+    bool keepalive_interval_given;
     uint64_t window_ms, claim_ahead_ms, assign_wait_ms, lease_ttl_ms, keepalive_interval_ms;
     uint64_t max_backward_wait_ms, drain_timeout_ms, max_connections;
+    char *client_token_file;
     int clock_strategy;
     int sequence_start;
 #ifdef SNOWFLEET_TEST_CLOCK
     char *clock_file;
 #endif
+    struct worker_config config; /* made of the above */
+    uint16_t machine_id_wanted;
 };
 #define FIELD(name) offsetof(struct values, name)
 
@@ -68,20 +74,45 @@ static const struct option worker_options[] = {
      .given_offset = FIELD(machine_id_given),
      .argument = "N",
      .max = SNOWFLAKE_MACHINE_ID_MAX,
-     .help = "The machine ID that is wanted, if it is free; without it, any."},
+     .help =
+         "The machine ID that is wanted, if it is free; without it, any.  With --standalone: the "
+         "one that is used, 0 without it; two standalone workers need two."},
+    {.name = "standalone",
+     .type = OPTION_BOOL,
+     .offset = FIELD(standalone),
+     .help = "Serve without etcd: what was granted is kept in --state-file on this machine."},
+    {.name = "init",
+     .type = OPTION_BOOL,
+     .offset = FIELD(init),
+     .help =
+         "With --standalone, for the first start: make the state file.  Refused when it exists."},
+    {.name = "adopt",
+     .type = OPTION_BOOL,
+     .offset = FIELD(adopt),
+     .help = "With --standalone: take over a state file written on another host, where nobody must "
+             "use it any more."},
+    {.name = "state-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(state_file),
+     .argument = "FILE",
+     .help = "With --standalone: where the horizon is kept; on a local disk, never copied or "
+             "restored while the clock may go back.  With etcd: evidence for snowfleetctl recover "
+             "and the machine IDs to ask for at the next start."},
     {.name = "window",
      .type = OPTION_DURATION,
      .offset = FIELD(window_ms),
+     .given_offset = FIELD(window_given),
      .argument = "DURATION",
      .fallback = "60s",
      .min = 1000,
      .max = 3600000,
      .help = "How far ahead timestamps are granted: at least two thirds of it are left to serve "
              "from when etcd goes away, and a crash keeps the machine ID from others for as long.  "
-             "At most the cluster's max_window."},
+             "At most the cluster's max_window.  With --standalone the default is 2s."},
     {.name = "claim-ahead",
      .type = OPTION_DURATION,
      .offset = FIELD(claim_ahead_ms),
+     .given_offset = FIELD(claim_ahead_given),
      .argument = "DURATION",
      .fallback = "5s",
      .min = 0,
@@ -91,6 +122,7 @@ static const struct option worker_options[] = {
     {.name = "assign-wait",
      .type = OPTION_DURATION,
      .offset = FIELD(assign_wait_ms),
+     .given_offset = FIELD(assign_wait_given),
      .argument = "DURATION",
      .fallback = "20s",
      .min = 0,
@@ -100,6 +132,7 @@ static const struct option worker_options[] = {
     {.name = "lease-ttl",
      .type = OPTION_DURATION,
      .offset = FIELD(lease_ttl_ms),
+     .given_offset = FIELD(lease_ttl_given),
      .argument = "DURATION",
      .fallback = "15s",
      .min = 2000,
@@ -109,6 +142,7 @@ static const struct option worker_options[] = {
     {.name = "keepalive-interval",
      .type = OPTION_DURATION,
      .offset = FIELD(keepalive_interval_ms),
+     .given_offset = FIELD(keepalive_interval_given),
      .argument = "DURATION",
      .fallback = "5s",
      .min = 500,
@@ -154,7 +188,16 @@ static const struct option worker_options[] = {
      .fallback = "4096",
      .min = 1,
      .max = 100000,
-     .help = "For each serving thread; above it, clients are told 503."},
+     .help = "For each serving thread; above it, clients are told 503, so that those that are "
+             "served have room: a connection costs up to 32 KiB."},
+    {.name = "client-token-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(client_token_file),
+     .argument = "FILE",
+     .help = "Ask for a bearer token everywhere but on /livez and /readyz: one of this file, one a "
+             "line, 16 to 256 printable characters each; blank lines and those that begin with # "
+             "are left out.  Read again when it changes.  Coordinators and snowfleetctl need "
+             "--worker-token-file then."},
 #ifdef SNOWFLEET_TEST_CLOCK
     {.name = "clock-file",
      .type = OPTION_STRING,
@@ -170,20 +213,58 @@ static const struct option *const tables[] = {worker_options, etcd_options, log_
 static const struct option_set options = {
     .program = "snowfleet-worker",
     .usage = "[OPTION]...",
-    .summary = "Holds machine IDs under leases in etcd and serves unique 64-bit IDs over HTTP.",
+    .summary = "Holds machine IDs under leases in etcd, or one in a file of this machine with "
+               "--standalone, and serves unique 64-bit IDs over HTTP.",
     .tables = tables,
     .extra_environment = known_environment,
 };
 
-static void log_option(void *arg, const char *name, const char *text) {
-    (void)arg;
-    log_info("options", "effective", LOG_STR("name", name), LOG_STR("value", text));
+static bool is_given(const struct values *values, const struct option *option) {
+    const char *bytes = (const char *)values;
+
+    if (option->given_offset)
+        return *(const bool *)(bytes + option->given_offset);
+    /* Text without a default shows by itself. */
+    return option->type == OPTION_STRING &&
+           *(const char *const *)(const void *)(bytes + option->offset) != NULL;
+}
+
+static enum status refuse_with(const char *name, const char *other, struct error *err) {
+    return error_set(err, STATUS_INVALID, "--%s does not go with --%s", name, other);
+}
+
+/* Without etcd there is nothing for these to mean. */
+static enum status check_standalone(const struct values *values, struct error *err) {
+    static const char *const cluster_only[] = {"claim-ahead", "assign-wait", "lease-ttl",
+                                               "keepalive-interval"};
+
+    if (!values->state_file)
+        return error_set(err, STATUS_INVALID, "--standalone needs --state-file=FILE");
+    if (values->machine_ids > 1)
+        return error_set(err, STATUS_INVALID,
+                         "--machine-ids=%u does not go with --standalone: it uses one",
+                         (unsigned)values->machine_ids);
+    if (values->init && values->adopt)
+        return refuse_with("adopt", "init", err);
+    for (const struct option *option = etcd_options; option->name; option++)
+        if (is_given(values, option))
+            return refuse_with(option->name, "standalone", err);
+    for (const struct option *option = worker_options; option->name; option++)
+        for (size_t i = 0; i < sizeof cluster_only / sizeof cluster_only[0]; i++)
+            if (strcmp(option->name, cluster_only[i]) == 0 && is_given(values, option))
+                return refuse_with(option->name, "standalone", err);
+    return STATUS_OK;
 }
 
 /* What no single option's range can say. */
 static enum status check(const struct values *values, struct error *err) {
     if (!values->http_listen[0])
         return error_set(err, STATUS_INVALID, "--http-listen: must be HOST:PORT");
+    if (values->standalone)
+        return check_standalone(values, err);
+    if (values->init || values->adopt)
+        return error_set(err, STATUS_INVALID, "--%s needs --standalone",
+                         values->init ? "init" : "adopt");
     if (values->lease_ttl_ms % 1000 != 0)
         return error_set(err, STATUS_INVALID, "--lease-ttl=%llums: must be whole seconds, 2s..10m",
                          (unsigned long long)values->lease_ttl_ms);
@@ -195,25 +276,31 @@ static enum status check(const struct values *values, struct error *err) {
     return STATUS_OK;
 }
 
-static enum status make_config(const struct values *values, uint16_t *machine_id,
-                               struct worker_config *config, struct error *err) {
-    *machine_id = (uint16_t)values->machine_id;
-    *config = (struct worker_config){.clock = clock_system(),
-                                     .cluster = values->shared.cluster,
-                                     .identity = values->identity,
-                                     .http_listen = values->http_listen,
-                                     .advertise = values->advertise,
-                                     .machine_ids = values->machine_ids,
-                                     .machine_id = values->machine_id_given ? machine_id : NULL,
-                                     .window_ms = values->window_ms,
-                                     .claim_ahead_ms = values->claim_ahead_ms,
-                                     .assign_wait_ms = values->assign_wait_ms,
-                                     .lease_ttl_ms = values->lease_ttl_ms,
-                                     .keepalive_interval_ms = values->keepalive_interval_ms,
-                                     .max_backward_wait_ms = values->max_backward_wait_ms,
-                                     .drain_timeout_ms = values->drain_timeout_ms,
-                                     .start = (enum snowflake_start)values->sequence_start,
-                                     .max_connections = (unsigned)values->max_connections};
+static enum status make_config(struct values *values, struct worker_config *config,
+                               struct error *err) {
+    values->machine_id_wanted = (uint16_t)values->machine_id;
+    *config = (struct worker_config){
+        .clock = clock_system(),
+        .cluster = values->shared.cluster,
+        .identity = values->identity,
+        .http_listen = values->http_listen,
+        .advertise = values->advertise,
+        .machine_ids = values->machine_ids,
+        .machine_id = values->machine_id_given ? &values->machine_id_wanted : NULL,
+        .standalone = values->standalone,
+        .init = values->init,
+        .adopt = values->adopt,
+        .state_file = values->state_file,
+        .window_ms = values->window_ms,
+        .claim_ahead_ms = values->claim_ahead_ms,
+        .assign_wait_ms = values->assign_wait_ms,
+        .lease_ttl_ms = values->lease_ttl_ms,
+        .keepalive_interval_ms = values->keepalive_interval_ms,
+        .max_backward_wait_ms = values->max_backward_wait_ms,
+        .drain_timeout_ms = values->drain_timeout_ms,
+        .start = (enum snowflake_start)values->sequence_start,
+        .max_connections = (unsigned)values->max_connections,
+        .client_token_file = values->client_token_file};
 #ifdef SNOWFLEET_TEST_CLOCK
     if (values->clock_file && clock_test_page(values->clock_file, &config->clock, err) != STATUS_OK)
         return error_context(err, "--clock-file");
@@ -221,58 +308,48 @@ static enum status make_config(const struct values *values, uint16_t *machine_id
     return etcd_options_config(&values->shared, &config->etcd, err);
 }
 
-/* As many descriptors as the system lets us have: connections, and etcd beside them. */
-static void raise_descriptor_limit(void) {
+/* As many descriptors as the system lets us have.  Where they are too few for --max-connections,
+ * fewer clients are taken: the link to etcd must not go without one. */
+static void fit_descriptors(struct worker_config *config) {
+    uint64_t own = OWN_DESCRIPTORS + LOOP_DESCRIPTORS * config->machine_ids, room;
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
+    room = limit.rlim_cur > own ? (limit.rlim_cur - own) / config->machine_ids : 0;
+    if (room >= config->max_connections)
+        return;
+    config->max_connections = room > 0 ? (unsigned)room : 1;
+    log_warn("http", "descriptors are too few for --max-connections: fewer are taken",
+             LOG_INT("descriptors", limit.rlim_cur),
+             LOG_INT("max_connections", config->max_connections));
+}
+
+static enum status check_all(void *values, struct error *err) {
+    struct values *all = values;
+
+    if (check(all, err) != STATUS_OK)
+        return err->status;
+    if (all->standalone && !all->window_given)
+        all->window_ms = STANDALONE_WINDOW_MS;
+    return make_config(all, &all->config, err);
+}
+
+static enum status run(void *values, struct error *err) {
+    struct values *all = values;
+
+    fit_descriptors(&all->config);
+    return worker_run(&all->config, err);
 }
 
 int main(int argc, char **argv) {
-    extern char **environ;
     struct values values = {0};
-    struct options_result result = {0};
-    struct worker_config config;
-    struct error err = {0};
-    uint16_t machine_id;
-    enum status status;
+    const struct daemon_main daemon = {
+        .options = &options, .values = &values, .check = check_all, .run = run};
 
-    status = options_load(&options, argc, argv, environ, &values, &result, &err);
-    if (status == STATUS_OK && result.help) {
-        options_help(&options, stdout);
-        options_free(&options, &values);
-        return EXIT_SUCCESS;
-    }
-    if (status == STATUS_OK && result.version) {
-        printf("snowfleet-worker %s\n", SNOWFLEET_VERSION);
-        options_free(&options, &values);
-        return EXIT_SUCCESS;
-    }
-    if (status == STATUS_OK && result.first_operand < argc)
-        status = error_set(&err, STATUS_INVALID, "unexpected argument: %.100s",
-                           argv[result.first_operand]);
-    if (status == STATUS_OK)
-        status = check(&values, &err);
-    if (status == STATUS_OK)
-        status = make_config(&values, &machine_id, &config, &err);
-    if (status != STATUS_OK) {
-        fprintf(stderr, "snowfleet-worker: %s\n", err.message);
-        options_free(&options, &values);
-        return EXIT_USAGE;
-    }
-    signal(SIGPIPE, SIG_IGN);
-    raise_descriptor_limit();
-    log_init("snowfleet-worker", (enum log_format)values.shared.log_format,
-             (enum log_level)values.shared.log_level);
-    options_visit(&options, &values, log_option, NULL);
-    status = worker_run(&config, &err);
-    if (status != STATUS_OK) {
-        log_error("worker", "cannot start", LOG_STR("reason", err.message));
-        fprintf(stderr, "snowfleet-worker: %s\n", err.message);
-    }
-    options_free(&options, &values);
-    return status == STATUS_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    return daemon_main(&daemon, argc, argv);
 }

@@ -105,6 +105,9 @@ static void write_loops(FILE *out, const struct report *report) {
          offsetof(struct loop_gauges, http_guard_refusals_total)},
         {"http_timeouts_total", "counter", "Requests and answers that were too slow, and cut.",
          offsetof(struct loop_gauges, http_timeouts_total)},
+        {"http_unauthenticated_total", "counter",
+         "Requests refused for want of a bearer token that is known.",
+         offsetof(struct loop_gauges, http_unauthenticated_total)},
     };
 
     head(out, "ids_issued_total", "counter", "IDs issued.");
@@ -152,7 +155,8 @@ char *report_metrics(const struct report *report, size_t *len) {
     write_worker(out, report, wall_ms);
     write_machines(out, report, wall_ms);
     write_loops(out, report);
-    write_etcd(out, report->view);
+    if (!report->view->standalone)
+        write_etcd(out, report->view);
     write_clock(out, report);
     if (fclose(out) != 0)
         abort();

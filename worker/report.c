@@ -77,6 +77,15 @@ static void put_meta(json_t *object, const struct meta *meta) {
     free(text);
 }
 
+/* The same fields of a worker that belongs to no cluster. */
+static void put_no_meta(json_t *object, uint64_t epoch_ms) {
+    fields_put(object, "era", json_string(""));
+    fields_put(object, "earlier_eras", json_array());
+    fields_put(object, "epoch_ms", fields_from_wide(epoch_ms));
+    fields_put(object, "machine_id_range", json_string(""));
+    fields_put(object, "reserved", json_array());
+}
+
 static json_t *spell_clock(const struct report *report) {
     json_t *object = json_object();
 
@@ -120,6 +129,8 @@ char *report_status(const struct report *report, size_t *len) {
     fields_put(object, "runway_ms", fields_from_number(view_runway_ms(view, wall_ms)));
     if (view->has_meta)
         put_meta(object, &view->meta);
+    else if (view->standalone)
+        put_no_meta(object, view->standalone_epoch_ms);
     fields_put(object, "window_ms", fields_from_number(view->window_ms));
     fields_put(object, "lease_ttl_s", fields_from_number(view->lease_ttl_s));
     fields_put(object, "clock", spell_clock(report));

@@ -148,22 +148,25 @@ bool seek_choose(struct seek *seek, struct instant now, const struct registry *r
                  const struct meta *meta, const uint16_t *wanted, size_t n_wanted,
                  uint64_t random_bits, uint16_t *machine_id) {
     struct registry_counts counts;
+    struct meta unfenced = *meta;
     uint64_t soonest_ms = UINT64_MAX;
     char reason[RECORD_REASON_MAX];
 
-    if (pick(seek, registry, meta, meta->quiet_time_ms, wanted, n_wanted, random_bits, now.wall_ms,
-             machine_id) ||
-        pick(seek, registry, meta, 0, wanted, n_wanted, random_bits, now.wall_ms, machine_id))
+    unfenced.floor_ms =
+        0; /* a floor ahead is waited for on a slot, and is no reason to refuse it */
+    if (pick(seek, registry, &unfenced, meta->quiet_time_ms, wanted, n_wanted, random_bits,
+             now.wall_ms, machine_id) ||
+        pick(seek, registry, &unfenced, 0, wanted, n_wanted, random_bits, now.wall_ms, machine_id))
         return true;
     registry_count(registry, meta, 0, now.wall_ms, &counts);
     for (unsigned id = 0; id < MACHINE_IDS; id++) {
         uint64_t usable_ms = registry_usable_in_ms(registry, meta, 0, (uint16_t)id, now.wall_ms);
 
-        if (!registry->slots[id].held && usable_ms < soonest_ms)
+        if (usable_ms < soonest_ms)
             soonest_ms = usable_ms;
     }
     if (soonest_ms == UINT64_MAX)
-        snprintf(reason, sizeof reason, "no machine ID free: %u held, none cooling", counts.held);
+        snprintf(reason, sizeof reason, "no machine ID free: %u held, and no other", counts.held);
     else
         snprintf(reason, sizeof reason, "no machine ID free: %u held, next in %" PRIu64 " ms",
                  counts.held, soonest_ms);

@@ -20,7 +20,7 @@
 struct service {
     struct generation generation; /* replaced whole, by service_install */
     bool serving;
-    bool fresh; /* nothing has been issued since the chain's first claim */
+    bool fresh;                    /* nothing has been issued since the chain's first claim */
     uint64_t max_backward_wait_ms; /* --max-backward-wait: smaller steps back are waited out */
     enum snowflake_start start;
     uint64_t issued_total;
@@ -43,10 +43,10 @@ uint64_t service_close(struct service *service);
 
 /* A request for Snowflakes under way: it may have to wait for the next millisecond. */
 struct service_ids {
-    uint32_t want, have;                /* want is 1..SERVICE_COUNT_MAX */
-    struct snowflake_run *runs;         /* allocated; in the order of issue */
+    uint32_t want, have;        /* want is 1..SERVICE_COUNT_MAX */
+    struct snowflake_run *runs; /* allocated; in the order of issue */
     size_t n_runs, room;
-    char claim[HOLD_CLAIM_CHARS + 1];   /* of the generation that all its IDs come from */
+    char claim[HOLD_CLAIM_CHARS + 1]; /* of the generation that all its IDs come from */
 };
 /* runs grows as needed; releases it. */
 void service_ids_free(struct service_ids *ids);
@@ -57,7 +57,7 @@ enum service_outcome {
     SERVICE_FAILED /* nothing of it may be handed out; the error says why */
 };
 struct service_error {
-    const char *code;        /* gRPC's names: "INVALID_ARGUMENT", "UNAVAILABLE" */
+    const char *code; /* gRPC's names: "INVALID_ARGUMENT", "UNAVAILABLE" */
     char message[200];
     const char *field;       /* or NULL */
     uint64_t retry_after_ms; /* with UNAVAILABLE; 0: not known to be worth retrying */
@@ -65,9 +65,8 @@ struct service_error {
 /* Takes what it can get now.  All IDs of one answer come from one generation: when it was replaced
  * by a fresh one while the request was parked, the IDs taken so far are given up (never reused)
  * and it starts again. */
-enum service_outcome service_take(struct service *service, uint64_t now_ms,
-                                  struct service_ids *ids, uint64_t *wait_until_ms,
-                                  struct service_error *err);
+enum service_outcome service_take(struct service *service, uint64_t now_ms, struct service_ids *ids,
+                                  uint64_t *wait_until_ms, struct service_error *err);
 
 /* Would a request for one ID be served now, if need be after a wait below max_backward_wait_ms?  If
  * not, err says why. */

@@ -46,6 +46,7 @@ struct serving {
     struct service service;
     struct park *park;
     struct api api;
+    struct tokens *tokens; /* NULL: clients need none */
     struct http_server *http;
     uint64_t end_by_ms; /* by the loop's clock */
 };
@@ -80,6 +81,7 @@ static void on_publish(uv_prepare_t *handle) {
     store(&gauges->http_requests_total, stats.requests_total);
     store(&gauges->http_guard_refusals_total, stats.guard_refusals_total);
     store(&gauges->http_timeouts_total, stats.timeouts_total);
+    store(&gauges->http_unauthenticated_total, serving->api.unauthenticated_total);
     atomic_store_explicit(&serving->busy, http_server_busy(serving->http), memory_order_relaxed);
 }
 
@@ -121,10 +123,17 @@ static void begin_end(struct serving *serving) {
 
 /* ---- orders ---- */
 
+static void set_tokens(struct serving *serving, struct tokens *tokens) {
+    free(serving->tokens);
+    serving->tokens = tokens;
+    serving->api.tokens = tokens;
+}
+
 static void carry_out(struct serving *serving, const struct serving_order *order) {
     switch (order->kind) {
     case SERVING_INSTALL: service_install(&serving->service, &order->install); break;
     case SERVING_RAISE: service_raise(&serving->service, order->claim, order->limit_ms); break;
+    case SERVING_TOKENS: set_tokens(serving, order->tokens); break;
     case SERVING_DROP: service_drop(&serving->service); break;
     case SERVING_CLOSE:
         serving->config.closed(serving->config.arg, service_close(&serving->service));
@@ -209,6 +218,10 @@ static enum status start_parts(struct serving *serving, struct error *err) {
         .all_gauges = config->all_gauges,
         .n_loops = config->n_loops,
     };
+    if (config->tokens) {
+        set_tokens(serving, allocate(1, sizeof *serving->tokens));
+        *serving->tokens = *config->tokens;
+    }
     if (http_server_new(&serving->loop, config->http_fd, &http, &serving->http, err) == STATUS_OK)
         return STATUS_OK;
     park_close(serving->park);
@@ -247,8 +260,10 @@ static void free_serving(struct serving *serving) {
         struct letter *letter = serving->first;
 
         serving->first = letter->next;
+        free(letter->order.tokens);
         free(letter);
     }
+    free(serving->tokens);
     free(serving);
 }
 

@@ -11,20 +11,22 @@
 #include "common/hold.h"
 #include "common/snowflake.h"
 #include "common/status.h"
+#include "common/tokens.h"
 #include "worker/view.h"
 
 struct serving;
 
 struct serving_config {
     struct clock clock;
-    int http_fd;                   /* a listening socket, shared by all serving threads */
-    unsigned max_connections;      /* of this loop */
-    uint64_t request_timeout_ms;   /* of a whole HTTP request, and of a whole answer; 0: 10 s */
-    uint64_t idle_timeout_ms;      /* of a kept-alive HTTP connection; 0: 75 s */
+    int http_fd;                 /* a listening socket, shared by all serving threads */
+    unsigned max_connections;    /* of this loop */
+    uint64_t request_timeout_ms; /* of a whole HTTP request, and of a whole answer; 0: 10 s */
+    uint64_t idle_timeout_ms;    /* of a kept-alive HTTP connection; 0: 75 s */
     uint64_t max_backward_wait_ms;
     enum snowflake_start start;
-    struct view_board *board;      /* outlives the thread */
-    struct loop_gauges *gauges;    /* of this loop; outlives the thread */
+    const struct tokens *tokens;    /* those that clients need, copied; NULL: none is needed */
+    struct view_board *board;       /* outlives the thread */
+    struct loop_gauges *gauges;     /* of this loop; outlives the thread */
     struct loop_gauges *all_gauges; /* of all loops of the worker, for /livez */
     size_t n_loops;
     /* Answers SERVING_CLOSE.  Runs on the serving thread: pass it on to your own. */
@@ -38,15 +40,17 @@ enum status serving_start(const struct serving_config *config, struct serving **
 enum serving_order_kind {
     SERVING_INSTALL,
     SERVING_RAISE,
+    SERVING_TOKENS,
     SERVING_DROP,
     SERVING_CLOSE, /* close the generation and call closed() with its last */
     SERVING_DRAIN  /* not ready; "Connection: close" on every answer */
 };
 struct serving_order {
     enum serving_order_kind kind;
-    struct hold_install install;          /* INSTALL */
-    char claim[HOLD_CLAIM_CHARS + 1];     /* RAISE */
-    uint64_t limit_ms;                    /* RAISE */
+    struct hold_install install;      /* INSTALL */
+    char claim[HOLD_CLAIM_CHARS + 1]; /* RAISE */
+    uint64_t limit_ms;                /* RAISE */
+    struct tokens *tokens;            /* TOKENS: allocated, and handed over */
 };
 /* Queues an order: from any thread; orders are carried out in the order in which they came. */
 void serving_order(struct serving *serving, const struct serving_order *order);

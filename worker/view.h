@@ -14,7 +14,7 @@
 #include "common/records.h"
 
 enum worker_state {
-    WORKER_STARTING, /* not yet heard of etcd */
+    WORKER_STARTING, /* not yet heard of etcd, when there is one */
     WORKER_CLAIMING, /* no machine ID usable yet */
     WORKER_SERVING,  /* at least one machine ID serves */
     WORKER_STARVED,  /* holds machine IDs, and every limit is past */
@@ -37,8 +37,9 @@ struct loop_gauges {
     _Atomic uint64_t http_refused_connections_total; /* above the limit */
     _Atomic uint64_t http_accept_failures_total;     /* no descriptors left */
     _Atomic uint64_t http_requests_total;
-    _Atomic uint64_t http_guard_refusals_total; /* ambiguous framing and its like */
-    _Atomic uint64_t http_timeouts_total;       /* too slow, and cut */
+    _Atomic uint64_t http_guard_refusals_total;  /* ambiguous framing and its like */
+    _Atomic uint64_t http_timeouts_total;        /* too slow, and cut */
+    _Atomic uint64_t http_unauthenticated_total; /* without a bearer token that is known */
 };
 
 struct view_machine {
@@ -48,19 +49,21 @@ struct view_machine {
 
 struct worker_view {
     enum worker_state state;
-    char reason[256];       /* why not SERVING, for people; "" when it serves */
+    char reason[256]; /* why not SERVING, for people; "" when it serves */
     char instance[HEX128_CHARS + 1];
     char identity[RECORD_IDENTITY_MAX + 1];
     char cluster[KEYS_CLUSTER_MAX + 1];
+    bool standalone; /* no etcd, hence no cluster, meta or lease */
+    uint64_t standalone_epoch_ms;
     bool has_meta;
-    struct meta meta;       /* when has_meta */
+    struct meta meta; /* when has_meta */
     uint64_t window_ms;
     uint64_t lease_ttl_s;
     size_t n_machines;
     struct view_machine machines[RECORD_MACHINES_MAX];
     /* The link to etcd. */
     char etcd_endpoint[256];
-    char etcd_error[256];   /* "" when the last request was answered */
+    char etcd_error[256]; /* "" when the last request was answered */
     uint64_t etcd_requests_total, etcd_failures_total, etcd_unknown_total;
     uint64_t clock_steps_total;
     int64_t last_step_ns;

@@ -9,85 +9,13 @@
 #include "common/http_server.h"
 #include "common/random.h"
 
-/* ---- what etcd tells ---- */
-
-void worker_key(struct worker *worker, const char *key, const char *value, size_t len) {
-    char assign_key[KEY_MAX];
-    struct error ignored;
-
-    worker->heard = true;
-    keys_assign(&worker->keys, worker->self.instance, assign_key);
-    if (strcmp(key, worker->keys.meta) == 0) {
-        bool had_meta = worker->has_meta;
-
-        worker->has_meta = value && meta_parse(value, len, &worker->meta, &ignored) == STATUS_OK;
-        if (worker->has_meta && !had_meta)
-            seek_resume(&worker->seek); /* what it paused for may be over */
-        for (size_t i = 0; i < worker->n_slots; i++)
-            holder_meta(worker->slots[i].holder, value, len);
-    } else if (strcmp(key, worker->keys.ceil) == 0) {
-        for (size_t i = 0; i < worker->n_slots; i++)
-            holder_ceiling(worker->slots[i].holder, value, len);
-    } else if (strcmp(key, assign_key) == 0 && value) {
-        worker_assigned(worker, value, len);
-    }
-}
-
-static void on_events(void *arg, const struct etcd_event *events, size_t n) {
-    struct worker *worker = arg;
-    bool reset = n > 0 && events[0].kind == ETCD_EVENT_RESET, meta_there = false;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct etcd_event *event = &events[i];
-
-        if (event->kind == ETCD_EVENT_RESET)
-            continue;
-        if (strcmp(event->key, worker->keys.meta) == 0)
-            meta_there = event->kind == ETCD_EVENT_PUT;
-        worker_key(worker, event->key, event->kind == ETCD_EVENT_PUT ? event->value : NULL,
-                   event->value_len);
-    }
-    if (reset && !meta_there)
-        worker_key(worker, worker->keys.meta, NULL, 0);
-    worker_changed(worker);
-}
-
-enum { POLL_META, POLL_CEIL, POLL_ASSIGN, POLLS };
-
-static void on_polled(void *arg, const struct error *err, const struct etcd_txn_result *result) {
-    struct worker *worker = arg;
-
-    worker->polling = false;
-    if (err)
-        return;
-    for (size_t i = 0; i < POLLS; i++)
-        if (result->results[i].n_kvs > 0)
-            worker_key(worker, result->results[i].kvs[0].key, result->results[i].kvs[0].value,
-                       result->results[i].kvs[0].value_len);
-        else if (i == POLL_META)
-            worker_key(worker, worker->keys.meta, NULL, 0);
-    worker_changed(worker);
-}
-
-/* The watch is a hint; this is what a silent one cannot hide. */
-static void poll_etcd(struct worker *worker, struct instant now) {
-    char assign_key[KEY_MAX];
-    struct etcd_op ops[POLLS] = {[POLL_META] = {.kind = ETCD_RANGE, .key = worker->keys.meta},
-                                 [POLL_CEIL] = {.kind = ETCD_RANGE, .key = worker->keys.ceil},
-                                 [POLL_ASSIGN] = {.kind = ETCD_RANGE, .key = assign_key}};
-    struct etcd_txn txn = {.then = ops, .n_then = POLLS};
-
-    keys_assign(&worker->keys, worker->self.instance, assign_key);
-    worker->polling = true;
-    worker->polled_boot_ms = now.boot_ms;
-    worker->etcd.txn(worker->etcd.self, &txn, on_polled, worker);
-}
-
 /* ---- drain ---- */
 
 static void free_holders(struct worker *worker) {
-    for (size_t i = 0; i < worker->n_slots; i++)
+    for (size_t i = 0; i < worker->n_slots; i++) {
         holder_free(worker->slots[i].holder);
+        keeper_free(worker->slots[i].keeper);
+    }
     registration_free(worker->registration);
 }
 
@@ -96,7 +24,7 @@ static void close_handle(uv_handle_t *handle) {
         uv_close(handle, NULL);
 }
 
-static void on_etcd_closed(void *arg) {
+static void close_handles(void *arg) {
     struct worker *worker = arg;
 
     free_holders(worker);
@@ -110,10 +38,21 @@ static void on_etcd_closed(void *arg) {
         close_handle((uv_handle_t *)&worker->step_poll);
 }
 
+/* Everything on the loop, so that it ends. */
+static void close_all(struct worker *worker) {
+    if (worker->etcd_http)
+        etcd_http_close(worker->etcd_http, close_handles, worker);
+    else
+        close_handles(worker);
+}
+
 static bool all_gone(const struct worker *worker) {
-    for (size_t i = 0; i < worker->n_slots; i++)
-        if (!holder_gone(worker->slots[i].holder))
+    for (size_t i = 0; i < worker->n_slots; i++) {
+        const struct worker_slot *slot = &worker->slots[i];
+
+        if (slot->keeper ? !keeper_gone(slot->keeper) : !holder_gone(slot->holder))
             return false;
+    }
     return true;
 }
 
@@ -123,12 +62,15 @@ static void end(struct worker *worker) {
     if (worker->drain == WORKER_DRAIN_ENDING)
         return;
     worker->drain = WORKER_DRAIN_ENDING;
-    if (all_gone(worker))
+    if (worker->failure.status != STATUS_OK)
+        log_warn("worker", "drained: the machine ID keeps its horizon",
+                 LOG_INT("took_ms", took_ms));
+    else if (all_gone(worker))
         log_info("worker", "drained: machine IDs released", LOG_INT("took_ms", took_ms));
     else
         log_warn("worker", "drained: not all machine IDs released, their leases will expire",
                  LOG_INT("took_ms", took_ms));
-    etcd_http_close(worker->etcd_http, on_etcd_closed, worker);
+    close_all(worker);
 }
 
 static bool any_busy(const struct worker *worker) {
@@ -140,6 +82,13 @@ static bool any_busy(const struct worker *worker) {
 
 static void on_deadline(uv_timer_t *timer) {
     end(timer->data);
+}
+
+static void release(struct worker_slot *slot) {
+    if (slot->keeper)
+        keeper_release(slot->keeper);
+    else
+        holder_release(slot->holder);
 }
 
 /* Requests first, until none is under way for a moment; then the machine IDs; then the leases.  New
@@ -154,17 +103,19 @@ static void drain_on(struct worker *worker) {
          spent_ms >= worker->config->drain_timeout_ms / 2)) {
         worker->drain = WORKER_DRAIN_RELEASE;
         for (size_t i = 0; i < worker->n_slots; i++)
-            holder_release(worker->slots[i].holder);
+            release(&worker->slots[i]);
     }
     if (worker->drain == WORKER_DRAIN_RELEASE && all_gone(worker)) {
         worker->drain = WORKER_DRAIN_LEAVE;
-        registration_leave(worker->registration);
+        if (worker->registration)
+            registration_leave(worker->registration);
     }
-    if (worker->drain == WORKER_DRAIN_LEAVE && registration_left(worker->registration))
+    if (worker->drain == WORKER_DRAIN_LEAVE &&
+        (!worker->registration || registration_left(worker->registration)))
         end(worker);
 }
 
-static void start_drain(struct worker *worker, const char *why) {
+void worker_start_drain(struct worker *worker, const char *why) {
     struct serving_order order = {.kind = SERVING_DRAIN};
 
     if (worker->drain != WORKER_RUNNING)
@@ -182,25 +133,38 @@ static void start_drain(struct worker *worker, const char *why) {
 }
 
 static void on_signal(uv_signal_t *signal, int number) {
-    start_drain(signal->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
+    worker_start_drain(signal->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* The state file cannot be written: nothing of what was granted is unsafe to use, but there will be
+ * no more of it, and another process may find out what is wrong. */
+static void on_failed(void *arg, const struct error *err) {
+    struct worker *worker = arg;
+
+    worker->failure = *err;
+    log_error("state", "the state file cannot be written: ending", LOG_STR("reason", err->message));
+    worker_start_drain(worker, "the state file cannot be written");
 }
 
 /* ---- the loop ---- */
 
-static void review(struct worker *worker) {
+/* Of etcd: the search for slots and the record of what is wanted. */
+static void seek_and_tell(struct worker *worker) {
     char *text;
 
+    worker_search(worker);
+    text = worker_node_text(worker);
+    registration_set(worker->registration, text);
+    free(text);
+}
+
+static void review(struct worker *worker) {
     if (worker->drain == WORKER_DRAIN_ENDING)
         return;
-    if (worker->drain == WORKER_RUNNING)
-        worker_search(worker);
-    else
+    if (worker->drain != WORKER_RUNNING)
         drain_on(worker);
-    if (worker->drain == WORKER_RUNNING) {
-        text = worker_node_text(worker);
-        registration_set(worker->registration, text);
-        free(text);
-    }
+    else if (worker->registration)
+        seek_and_tell(worker);
     if (worker->drain != WORKER_DRAIN_ENDING)
         worker_publish(worker);
 }
@@ -225,7 +189,10 @@ static void look_for_step(struct worker *worker) {
     worker->last_step_ns = step_ns;
     log_warn("clock", "the wall clock was stepped", LOG_INT("step_ms", step_ns / 1000000));
     for (size_t i = 0; i < worker->n_slots; i++)
-        holder_kick(worker->slots[i].holder);
+        if (worker->slots[i].keeper)
+            keeper_kick(worker->slots[i].keeper);
+        else
+            holder_kick(worker->slots[i].holder);
 }
 
 static bool serves(const struct worker *worker) {
@@ -234,7 +201,7 @@ static bool serves(const struct worker *worker) {
     for (size_t i = 0; i < worker->n_slots; i++) {
         struct hold_view view;
 
-        holder_look(worker->slots[i].holder, &view);
+        worker_slot_look(&worker->slots[i], &view);
         if (view.phase != HOLD_OPEN || view.limit_ms < now.wall_ms)
             return false;
     }
@@ -247,8 +214,9 @@ static void on_tick(uv_timer_t *timer) {
     uint64_t period_ms = serves(worker) ? WORKER_POLL_MS : WORKER_POLL_IDLE_MS;
 
     look_for_step(worker);
-    if (!worker->polling && now.boot_ms - worker->polled_boot_ms >= period_ms)
-        poll_etcd(worker, now);
+    worker_look_at_tokens(worker, now);
+    if (worker->etcd_http && !worker->polling && now.boot_ms - worker->polled_boot_ms >= period_ms)
+        worker_poll_etcd(worker, now);
     review(worker);
 }
 
@@ -293,7 +261,11 @@ static void on_closed_async(uv_async_t *async) {
         last_ms = slot->closed_last_ms;
         slot->closed = false;
         pthread_mutex_unlock(&worker->closed_mutex);
-        if (closed && worker->drain != WORKER_DRAIN_ENDING)
+        if (!closed || worker->drain == WORKER_DRAIN_ENDING)
+            continue;
+        if (slot->keeper)
+            keeper_closed(slot->keeper, last_ms);
+        else
             holder_closed(slot->holder, last_ms);
     }
 }
@@ -356,6 +328,48 @@ static enum status name_self(struct worker *worker, const char *bound, struct er
     return STATUS_OK;
 }
 
+static struct holder *start_holder(struct worker_slot *slot) {
+    struct worker *worker = slot->worker;
+    const struct worker_config *config = worker->config;
+    const struct holder_config holder = {
+        .loop = &worker->loop,
+        .clock = config->clock,
+        .etcd = worker->etcd,
+        .hold = {.keys = &worker->keys,
+                 .self = &worker->self,
+                 .window_ms = config->window_ms,
+                 .claim_ahead_ms = config->claim_ahead_ms,
+                 .lease_ttl_s = config->lease_ttl_ms / 1000,
+                 .keepalive_interval_ms = config->keepalive_interval_ms,
+                 .retry_min_ms = WORKER_RETRY_MIN_MS,
+                 .retry_max_ms = WORKER_RETRY_MAX_MS,
+                 .random = random_for_hold},
+        .serving = slot->serving,
+        .changed = worker_changed,
+        .revision = worker_saw_revision,
+        .arg = worker};
+
+    return holder_new(&holder);
+}
+
+static struct keeper *start_keeper(struct worker_slot *slot) {
+    struct worker *worker = slot->worker;
+    const struct worker_config *config = worker->config;
+    const struct keeper_config keeper = {.loop = &worker->loop,
+                                         .clock = config->clock,
+                                         .file = worker->state_file,
+                                         .record = &worker->state,
+                                         .host = worker->host,
+                                         .machine_id = config->machine_id ? *config->machine_id : 0,
+                                         .window_ms = config->window_ms,
+                                         .serving = slot->serving,
+                                         .changed = worker_changed,
+                                         .failed = on_failed,
+                                         .arg = worker};
+
+    return keeper_new(&keeper);
+}
+
 static enum status start_slot(struct worker *worker, int http_fd, struct error *err) {
     const struct worker_config *config = worker->config;
     struct worker_slot *slot = &worker->slots[worker->n_slots];
@@ -364,33 +378,22 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
                                      .max_connections = config->max_connections,
                                      .max_backward_wait_ms = config->max_backward_wait_ms,
                                      .start = config->start,
+                                     .tokens = worker->tokens ? token_file_tokens(worker->tokens)
+                                                              : NULL,
                                      .board = &worker->board,
                                      .gauges = &worker->gauges[worker->n_slots],
                                      .all_gauges = worker->gauges,
                                      .n_loops = config->machine_ids,
                                      .closed = on_closed,
                                      .arg = slot};
-    struct holder_config holder = {.loop = &worker->loop,
-                                   .clock = config->clock,
-                                   .etcd = worker->etcd,
-                                   .hold = {.keys = &worker->keys,
-                                            .self = &worker->self,
-                                            .window_ms = config->window_ms,
-                                            .claim_ahead_ms = config->claim_ahead_ms,
-                                            .lease_ttl_s = config->lease_ttl_ms / 1000,
-                                            .keepalive_interval_ms = config->keepalive_interval_ms,
-                                            .retry_min_ms = WORKER_RETRY_MIN_MS,
-                                            .retry_max_ms = WORKER_RETRY_MAX_MS,
-                                            .random = random_for_hold},
-                                   .changed = worker_changed,
-                                   .arg = worker};
-
     slot->worker = worker;
     slot->index = worker->n_slots;
     if (serving_start(&serving, &slot->serving, err) != STATUS_OK)
         return err->status;
-    holder.serving = slot->serving;
-    slot->holder = holder_new(&holder);
+    if (config->standalone)
+        slot->keeper = start_keeper(slot);
+    else
+        slot->holder = start_holder(slot);
     worker->n_slots++;
     return STATUS_OK;
 }
@@ -422,40 +425,28 @@ static enum status watch_clock(struct worker *worker, struct error *err) {
     return STATUS_OK;
 }
 
-static void start_watch(struct worker *worker) {
-    char assign_key[KEY_MAX];
-    struct etcd_key_range ranges[] = {
-        {.key = worker->keys.meta}, {.key = worker->keys.ceil}, {.key = assign_key}};
-
-    keys_assign(&worker->keys, worker->self.instance, assign_key);
-    worker->watch = worker->etcd.watch(worker->etcd.self, ranges, sizeof ranges / sizeof ranges[0],
-                                       on_events, worker);
-}
-
 static enum status start(struct worker *worker, int http_fd, struct error *err) {
-    const struct worker_config *config = worker->config;
-    struct registration_config registration = {
-        .loop = &worker->loop,
-        .clock = config->clock,
-        .keys = &worker->keys,
-        .instance = worker->self.instance,
-        .lease_ttl_s = config->lease_ttl_ms / 1000,
-        .keepalive_interval_ms = config->keepalive_interval_ms,
-        .retry_min_ms = WORKER_RETRY_MIN_MS,
-        .retry_max_ms = WORKER_RETRY_MAX_MS,
-        .changed = worker_changed,
-        .arg = worker};
-
     if (watch_clock(worker, err) != STATUS_OK)
         return err->status;
-    seek_init(&worker->seek, config->assign_wait_ms, WORKER_RETRY_MIN_MS, WORKER_RETRY_MAX_MS);
-    registration.etcd = worker->etcd;
-    worker->registration = registration_new(&registration);
-    while (worker->n_slots < config->machine_ids)
+    while (worker->n_slots < worker->config->machine_ids)
         if (start_slot(worker, http_fd, err) != STATUS_OK)
             return err->status;
-    start_watch(worker);
+    worker_want_former(worker);
+    if (worker->etcd_http)
+        worker_start_etcd(worker);
     uv_timer_start(&worker->tick, on_tick, 0, WORKER_TICK_MS);
+    return STATUS_OK;
+}
+
+/* Does not connect yet. */
+static enum status open_etcd(struct worker *worker, struct error *err) {
+    const struct worker_config *config = worker->config;
+
+    if (config->standalone)
+        return STATUS_OK;
+    if (etcd_http_new(&worker->loop, &config->etcd, &worker->etcd_http, err) != STATUS_OK)
+        return err->status;
+    worker->etcd = etcd_http_interface(worker->etcd_http);
     return STATUS_OK;
 }
 
@@ -475,16 +466,21 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     status = keys_init(&worker->keys, config->cluster, err);
     if (status != STATUS_OK)
         goto out;
+    status = worker_open_tokens(worker, err);
+    if (status != STATUS_OK)
+        goto out;
     status = http_listen(config->http_listen, &http_fd, bound, sizeof bound, err);
     if (status != STATUS_OK)
         goto out;
     status = name_self(worker, bound, err);
     if (status != STATUS_OK)
         goto out;
-    status = etcd_http_new(&worker->loop, &config->etcd, &worker->etcd_http, err);
+    status = worker_open_state(worker, err);
     if (status != STATUS_OK)
         goto out;
-    worker->etcd = etcd_http_interface(worker->etcd_http);
+    status = open_etcd(worker, err);
+    if (status != STATUS_OK)
+        goto out;
     init_handles(worker);
     status = start(worker, http_fd, err);
     if (status == STATUS_OK)
@@ -492,8 +488,12 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
                  LOG_STR("instance", worker->self.instance),
                  LOG_STR("identity", worker->self.identity));
     else
-        etcd_http_close(worker->etcd_http, on_etcd_closed, worker);
+        close_all(worker);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
+    if (status == STATUS_OK && worker->failure.status != STATUS_OK) {
+        *err = worker->failure;
+        status = err->status;
+    }
 out:
     for (size_t i = 0; i < worker->n_slots; i++)
         serving_stop(worker->slots[i].serving);
@@ -502,6 +502,9 @@ out:
     if (worker->step_fd >= 0)
         close(worker->step_fd);
     uv_loop_close(&worker->loop);
+    evidence_free(worker->evidence);
+    state_file_close(worker->state_file);
+    token_file_close(worker->tokens);
     pthread_mutex_destroy(&worker->closed_mutex);
     view_board_done(&worker->board);
     free(worker);

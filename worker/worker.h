@@ -1,10 +1,11 @@
 /* worker.h - the worker as a whole: owns its parts and ties them together.
  *
  * The calling thread becomes the control thread: one event loop with the link to etcd, the leases,
- * the horizons and the watch on the clock.  Beside it runs one serving thread for each machine ID. */
+ * the horizons (or, standalone, the state file) and the watch on the clock.  Beside it runs one serving thread for each machine ID. */
 #ifndef SNOWFLEET_WORKER_WORKER_H
 #define SNOWFLEET_WORKER_WORKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/clock.h"
@@ -20,17 +21,21 @@ struct worker_config {
     const char *http_listen;    /* HOST:PORT */
     const char *advertise;      /* host that others reach this one by; NULL: that of http_listen */
     uint64_t machine_ids;       /* how many to hold */
-    const uint16_t *machine_id; /* the one that is wanted; NULL: any */
+    const uint16_t *machine_id; /* the one that is wanted; NULL: any, or 0 when standalone */
+    bool standalone;            /* no etcd: the horizon is in state_file, and machine_ids is 1 */
+    bool init, adopt;           /* standalone: make state_file; take over another host's */
+    const char *state_file;     /* NULL: none, unless standalone */
     uint64_t window_ms, claim_ahead_ms, assign_wait_ms;
     uint64_t lease_ttl_ms, keepalive_interval_ms;
     uint64_t max_backward_wait_ms, drain_timeout_ms;
     enum snowflake_start start;
     unsigned max_connections;
+    const char *client_token_file; /* NULL: clients need no token */
 };
 
 /* Runs until SIGTERM or SIGINT, or until the coordinator orders it to drain; then drains, releases
  * its machine IDs and returns, within drain_timeout_ms even when etcd is away.  STATUS_OK unless it
- * could not start. */
+ * could not start, or, standalone, could not write its state file any more. */
 enum status worker_run(const struct worker_config *config, struct error *err);
 
 #endif

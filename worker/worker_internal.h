@@ -1,7 +1,10 @@
 /* worker_internal.h - what the files of the control thread share; nobody else includes it.
  *
- *   worker.c         start, watch on etcd and clock, drain, end
+ *   worker.c         start, watch on the clock, drain, end
+ *   worker_etcd.c    what etcd tells: the watch, and polls beside it
  *   worker_slots.c   finding slots for the holders: the talk with the leader, or choosing alone
+ *   worker_state.c   the state file: its opening, and what is noted in it
+ *   worker_tokens.c  the file of tokens that clients need: its opening, and its changes
  *   worker_view.c    what the rest of the process and others get to see */
 #ifndef SNOWFLEET_WORKER_WORKER_INTERNAL_H
 #define SNOWFLEET_WORKER_WORKER_INTERNAL_H
@@ -14,7 +17,11 @@
 #include "common/log.h"
 #include "common/records.h"
 #include "common/registry.h"
+#include "common/state_file.h"
+#include "common/token_file.h"
+#include "worker/evidence.h"
 #include "worker/holder.h"
+#include "worker/keeper.h"
 #include "worker/registration.h"
 #include "worker/seek.h"
 #include "worker/serving.h"
@@ -31,12 +38,14 @@
 
 struct worker;
 
-/* One machine ID: the loop that issues from it and the holder that keeps it. */
+/* One machine ID: the loop that issues from it, and what keeps it: a holder in etcd, or, standalone,
+ * a keeper in the state file.  The other one is NULL. */
 struct worker_slot {
     struct worker *worker;
     size_t index;
     struct serving *serving;
     struct holder *holder;
+    struct keeper *keeper;
     bool has_last; /* it has held last_machine_id, and would like it again */
     uint16_t last_machine_id;
     bool closed; /* under worker.closed_mutex: the loop's answer, not yet passed on */
@@ -56,6 +65,17 @@ struct worker {
     struct keys keys;
     struct own self; /* instance, identity, addresses */
     uv_loop_t loop;
+
+    /* The state file; "" and NULL without one. */
+    char host[STATE_HOST_MAX + 1];
+    struct state_file *state_file; /* standalone */
+    struct state_record state;     /* as it was at the start */
+    struct evidence *evidence;     /* with etcd */
+    uint64_t revision;             /* the highest that etcd has shown in this era */
+
+    struct token_file *tokens; /* NULL: clients need none */
+
+    /* Of etcd; NULL and unused when standalone. */
     struct etcd_http *etcd_http;
     struct etcd etcd;
     struct etcd_watch *watch;
@@ -89,16 +109,30 @@ struct worker {
 
     enum worker_drain drain;
     uint64_t drain_began_boot_ms;
+    struct error failure; /* what it ends with; STATUS_OK when all is well */
 };
 
 static inline struct instant worker_now(const struct worker *worker) {
     return clock_now(&worker->config->clock);
 }
 
-/* meta, ceil or assign/<instance> as read or watched; value NULL: the key is gone. */
-void worker_key(struct worker *worker, const char *key, const char *value, size_t len);
+static inline void worker_slot_look(const struct worker_slot *slot, struct hold_view *view) {
+    if (slot->keeper)
+        keeper_look(slot->keeper, view);
+    else
+        holder_look(slot->holder, view);
+}
+
 /* Something has changed: review the search, the node record and the view, from the loop. */
 void worker_changed(void *worker);
+/* Ends in good order: requests, machine IDs, leases.  Once begun it goes on whatever else comes. */
+void worker_start_drain(struct worker *worker, const char *why);
+
+/* ---- worker_etcd.c ---- */
+/* meta, ceil or assign/<instance> as read or watched; value NULL: the key is gone. */
+void worker_key(struct worker *worker, const char *key, const char *value, size_t len);
+void worker_poll_etcd(struct worker *worker, struct instant now);
+void worker_start_etcd(struct worker *worker);
 
 /* ---- worker_slots.c ---- */
 void worker_search(struct worker *worker);
@@ -106,6 +140,21 @@ void worker_search(struct worker *worker);
 void worker_assigned(struct worker *worker, const char *value, size_t len);
 /* What node/<instance> is to say now; allocated. */
 char *worker_node_text(const struct worker *worker);
+
+/* ---- worker_state.c ---- */
+/* Opens the file that the options name, if any, and refuses what must not be used. */
+enum status worker_open_state(struct worker *worker, struct error *err);
+/* The machine IDs that the file names become wanted ones. */
+void worker_want_former(struct worker *worker);
+/* etcd answered with this revision; arg is the worker. */
+void worker_saw_revision(void *arg, int64_t revision);
+void worker_note_evidence(struct worker *worker, const struct worker_view *view);
+
+/* ---- worker_tokens.c ---- */
+/* Opens the file that the options name, if any. */
+enum status worker_open_tokens(struct worker *worker, struct error *err);
+/* Tells the serving loops of new ones. */
+void worker_look_at_tokens(struct worker *worker, struct instant now);
 
 /* ---- worker_view.c ---- */
 void worker_publish(struct worker *worker);

@@ -130,6 +130,7 @@ static void on_read(void *arg, const struct error *err, const struct etcd_txn_re
     if (err) {
         seek_pause(&worker->seek, worker_now(worker), err->message);
     } else {
+        worker_saw_revision(worker, result->revision);
         take_single(worker, worker->keys.meta, &result->results[READ_META]);
         take_single(worker, worker->keys.ceil, &result->results[READ_CEIL]);
         if (worker->reading_for == SEEK_TRY)
@@ -215,6 +216,8 @@ void worker_assigned(struct worker *worker, const char *value, size_t len) {
         return;
     }
     seek_assigned(&worker->seek, worker_now(worker), &assign);
+    if (assign.drain)
+        worker_start_drain(worker, "ordered by snowfleetctl release");
     for (size_t i = 0; i < assign.n_give_up; i++)
         for (size_t k = 0; k < worker->n_slots; k++) {
             struct hold_view view;

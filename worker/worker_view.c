@@ -6,7 +6,8 @@
 /* Why a machine ID does not serve, for people. */
 static void reason_of(const struct worker *worker, const struct worker_slot *slot,
                       const struct hold_view *view, char *out, size_t size) {
-    const struct error *err = holder_error(slot->holder);
+    static const struct error none;
+    const struct error *err = slot->holder ? holder_error(slot->holder) : &none;
 
     out[0] = '\0';
     if (view->reason == HOLD_NO_META && !err->message[0])
@@ -34,37 +35,46 @@ static enum worker_state base_state(const struct worker *worker, const struct wo
     for (size_t i = 0; i < view->n_machines; i++)
         if (view->machines[i].hold.phase == HOLD_HALTED)
             return WORKER_HALTED;
-    return worker->heard ? WORKER_CLAIMING : WORKER_STARTING;
+    return worker->heard || worker->config->standalone ? WORKER_CLAIMING : WORKER_STARTING;
+}
+
+static void look_at_etcd(const struct worker *worker, struct worker_view *view) {
+    const struct etcd_http_stats *stats = etcd_http_stats(worker->etcd_http);
+
+    view->lease_ttl_s = worker->config->lease_ttl_ms / 1000;
+    snprintf(view->cluster, sizeof view->cluster, "%s", worker->config->cluster);
+    view->has_meta = worker->has_meta;
+    if (worker->has_meta)
+        view->meta = worker->meta;
+    view->etcd_requests_total = stats->requests;
+    view->etcd_failures_total = stats->failures;
+    view->etcd_unknown_total = stats->unknown_outcomes;
+    snprintf(view->etcd_endpoint, sizeof view->etcd_endpoint, "%s", stats->endpoint);
+    if (stats->failures_in_row > 0)
+        snprintf(view->etcd_error, sizeof view->etcd_error, "%s", stats->last_error.message);
 }
 
 void worker_publish(struct worker *worker) {
-    const struct etcd_http_stats *stats = etcd_http_stats(worker->etcd_http);
     const struct worker_config *config = worker->config;
     struct instant now = worker_now(worker);
     struct worker_view view = {.window_ms = config->window_ms,
-                               .lease_ttl_s = config->lease_ttl_ms / 1000,
-                               .has_meta = worker->has_meta,
+                               .standalone = config->standalone,
                                .n_machines = worker->n_slots,
-                               .etcd_requests_total = stats->requests,
-                               .etcd_failures_total = stats->failures,
-                               .etcd_unknown_total = stats->unknown_outcomes,
                                .clock_steps_total = worker->clock_steps_total,
                                .last_step_ns = worker->last_step_ns};
 
     memcpy(view.instance, worker->self.instance, sizeof view.instance);
     memcpy(view.identity, worker->self.identity, sizeof view.identity);
-    snprintf(view.cluster, sizeof view.cluster, "%s", config->cluster);
-    if (worker->has_meta)
-        view.meta = worker->meta;
-    snprintf(view.etcd_endpoint, sizeof view.etcd_endpoint, "%s", stats->endpoint);
-    if (stats->failures_in_row > 0)
-        snprintf(view.etcd_error, sizeof view.etcd_error, "%s", stats->last_error.message);
+    if (config->standalone)
+        view.standalone_epoch_ms = worker->state.epoch_ms;
+    else
+        look_at_etcd(worker, &view);
     for (size_t i = 0; i < worker->n_slots; i++) {
         struct worker_slot *slot = &worker->slots[i];
         struct view_machine *machine = &view.machines[i];
 
         machine->gauges = &worker->gauges[i];
-        holder_look(slot->holder, &machine->hold);
+        worker_slot_look(slot, &machine->hold);
         if (!view.reason[0])
             reason_of(worker, slot, &machine->hold, view.reason, sizeof view.reason);
         if (machine->hold.has_generation) {
@@ -74,8 +84,11 @@ void worker_publish(struct worker *worker) {
     }
     if (!worker->heard && view.etcd_error[0])
         snprintf(view.reason, sizeof view.reason, "etcd: %.240s", view.etcd_error);
-    if (worker->drain != WORKER_RUNNING)
+    if (worker->failure.status != STATUS_OK)
+        snprintf(view.reason, sizeof view.reason, "%.250s", worker->failure.message);
+    else if (worker->drain != WORKER_RUNNING)
         snprintf(view.reason, sizeof view.reason, "draining");
     view.state = base_state(worker, &view);
+    worker_note_evidence(worker, &view);
     view_publish(&worker->board, &view, now.boot_ms);
 }

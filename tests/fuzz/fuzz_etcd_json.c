@@ -72,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const struct etcd_json_shape list = {.n_then = 2, .then = {ETCD_RANGE, ETCD_RANGE}};
     const char *text = (const char *)data;
     int64_t ttl_s = 0;
+    char *token;
     struct error err;
 
     read_txn(text, size, &claim);
@@ -83,6 +84,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (etcd_json_read_keepalive(text, size, 7001, &ttl_s, &err) == STATUS_OK)
         assert(ttl_s >= 1);
     etcd_json_read_revoke(text, size, &err);
+    if (etcd_json_read_token(text, size, &token, &err) == STATUS_OK) {
+        assert(strlen(token) >= 1 && !strpbrk(token, "\r\n "));
+        free(token);
+    }
     assert(etcd_json_read_error(503, text, size, true, &err) != STATUS_OK);
     assert(etcd_json_read_error(400, text, size, false, &err) != STATUS_OK);
     return 0;

@@ -169,6 +169,9 @@ enum status fake_etcd_execute(struct fake_etcd *etcd, const struct etcd_txn *txn
     for (i = 0; i < n; i++)
         if (ops[i].kind == ETCD_PUT && ops[i].lease && !fake_lease_find(etcd, ops[i].lease))
             return STATUS_NOT_FOUND;
+    for (i = 0; i < n; i++)
+        if (ops[i].kind == ETCD_RANGE && ops[i].revision && ops[i].revision != store->revision)
+            return STATUS_INVALID;
 
     answer = calloc(1, sizeof(*answer));
     assert(answer);

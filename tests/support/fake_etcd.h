@@ -71,7 +71,8 @@ void fake_etcd_delete(struct fake_etcd *etcd, const char *key);
 void fake_etcd_grant(struct fake_etcd *etcd, int64_t lease_id, int64_t ttl_s); /* not in use yet */
 void fake_etcd_revoke(struct fake_etcd *etcd, int64_t lease_id);
 size_t fake_etcd_leases(const struct fake_etcd *etcd); /* how many there are */
-/* Executes txn at once.  STATUS_OK: *result is the caller's, fake_etcd_result_free(). */
+/* Executes txn at once.  There is no history: a range at any other revision than the present one was
+ * compacted.  STATUS_OK: *result is the caller's, fake_etcd_result_free(). */
 enum status fake_etcd_execute(struct fake_etcd *etcd, const struct etcd_txn *txn, bool stale,
                               struct etcd_txn_result **result);
 void fake_etcd_result_free(struct etcd_txn_result *result);

@@ -25,9 +25,11 @@ static struct etcd_txn *copy_txn(const struct etcd_txn *txn) {
 
     assert(copy && compares);
     for (i = 0; i < txn->n_compares; i++)
-        compares[i] = (struct etcd_compare){.kind = txn->compares[i].kind,
-                                            .key = fake_copy_text(txn->compares[i].key),
-                                            .value = fake_copy_text(txn->compares[i].value)};
+        compares[i] = (struct etcd_compare){
+            .kind = txn->compares[i].kind,
+            .key = fake_copy_text(txn->compares[i].key),
+            .value = fake_copy_text(txn->compares[i].value),
+            .range_end = fake_copy_text(txn->compares[i].range_end)};
     *copy = *txn;
     copy->compares = compares;
     copy->then = copy_ops(txn->then, txn->n_then);
@@ -54,6 +56,7 @@ static void txn_free(struct etcd_txn *txn) {
     for (i = 0; i < txn->n_compares; i++) {
         fake_free_text(txn->compares[i].key);
         fake_free_text(txn->compares[i].value);
+        fake_free_text(txn->compares[i].range_end);
     }
     free((void *)(uintptr_t)txn->compares);
     free_ops(txn->then, txn->n_then);

@@ -77,11 +77,14 @@ void fake_free_text(const char *text) {
 
 bool fake_store_holds(const struct fake_store *store, const struct etcd_compare *compare) {
     const struct etcd_kv *kv = fake_store_find(store, compare->key);
-    size_t len = compare->value ? strlen(compare->value) : 0;
+    size_t len = compare->value ? strlen(compare->value) : 0, at;
     int order;
 
-    if (compare->kind == ETCD_ABSENT)
-        return !kv;
+    if (compare->kind == ETCD_ABSENT) {
+        at = fake_store_seek(store, compare->key);
+        return at == store->n ||
+               !fake_in_range(store->kvs[at].key, compare->key, compare->range_end);
+    }
     if (!kv)
         return false;
     assert(compare->value);

@@ -7,7 +7,7 @@
 /* Keys as etcd sends them: "L3cvMQ==" is "/w/1", "aGVsbG8=" is "hello". */
 #define HEADER "\"header\":{\"cluster_id\":\"14841639068965178418\",\"revision\":\"7\"}"
 
-static const struct etcd_compare one_compare = {ETCD_ABSENT, "/w/1", NULL};
+static const struct etcd_compare one_compare = {.kind = ETCD_ABSENT, .key = "/w/1"};
 static const struct etcd_op get_op = {.kind = ETCD_RANGE, .key = "/w/1"};
 static const struct etcd_op put_op = {.kind = ETCD_PUT, .key = "/w/1", .value = "hello"};
 
@@ -20,17 +20,19 @@ static const struct etcd_json_shape shape = {.n_then = 3,
 /* --- requests --- */
 
 static void a_transaction_is_spelled_as_every_gateway_reads_it(void) {
-    const struct etcd_compare compares[] = {{ETCD_VALUE_EQUAL, "/w/1", "hello"},
-                                            {ETCD_VALUE_GREATER, "/w/1", ""},
-                                            {ETCD_ABSENT, "/w/1", NULL}};
+    const struct etcd_compare compares[] = {
+        {.kind = ETCD_VALUE_EQUAL, .key = "/w/1", .value = "hello"},
+        {.kind = ETCD_VALUE_GREATER, .key = "/w/1", .value = ""},
+        {.kind = ETCD_ABSENT, .key = "/w/1"},
+        {.kind = ETCD_ABSENT, .key = "/w/", .range_end = "/w0"}};
     const struct etcd_op then[] = {
         {.kind = ETCD_PUT, .key = "/w/1", .value = "hello", .lease = INT64_MAX},
         {.kind = ETCD_PUT, .key = "/w/1", .value = ""},
         {.kind = ETCD_DELETE, .key = "/w/", .range_end = "/w0"}};
     const struct etcd_op otherwise[] = {
         {.kind = ETCD_RANGE, .key = "/w/", .range_end = "/w0", .limit = 2, .keys_only = true},
-        {.kind = ETCD_RANGE, .key = "/w/1"}};
-    const struct etcd_txn txn = {compares, 3, then, 3, otherwise, 2};
+        {.kind = ETCD_RANGE, .key = "/w/1", .revision = INT64_MAX}};
+    const struct etcd_txn txn = {compares, 4, then, 3, otherwise, 2};
     struct etcd_json_shape written;
     struct error err;
     char *body = NULL;
@@ -42,6 +44,8 @@ static void a_transaction_is_spelled_as_every_gateway_reads_it(void) {
         "{\"key\":\"L3cvMQ==\",\"target\":\"VALUE\",\"result\":\"EQUAL\",\"value\":\"aGVsbG8=\"},"
         "{\"key\":\"L3cvMQ==\",\"target\":\"VALUE\",\"result\":\"GREATER\",\"value\":\"\"},"
         "{\"key\":\"L3cvMQ==\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
+        "\"create_revision\":\"0\"},"
+        "{\"key\":\"L3cv\",\"range_end\":\"L3cw\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
         "\"create_revision\":\"0\"}],"
         "\"success\":["
         "{\"request_put\":{\"key\":\"L3cvMQ==\",\"value\":\"aGVsbG8=\","
@@ -51,7 +55,7 @@ static void a_transaction_is_spelled_as_every_gateway_reads_it(void) {
         "\"failure\":["
         "{\"request_range\":{\"key\":\"L3cv\",\"range_end\":\"L3cw\",\"limit\":\"2\","
         "\"keys_only\":true}},"
-        "{\"request_range\":{\"key\":\"L3cvMQ==\"}}]}");
+        "{\"request_range\":{\"key\":\"L3cvMQ==\",\"revision\":\"9223372036854775807\"}}]}");
     CU_ASSERT_EQUAL(written.n_then, 3);
     CU_ASSERT_EQUAL(written.n_otherwise, 2);
     CU_ASSERT_EQUAL(written.then[2], ETCD_DELETE);

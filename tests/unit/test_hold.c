@@ -584,6 +584,21 @@ static void a_claim_that_somebody_else_forestalled_gives_the_slot_and_its_lease_
     CU_ASSERT_EQUAL(fake_etcd_leases(etcd), 0);
 }
 
+static void take_out_of_range(void) {
+    meta.first_machine_id = MACHINE + 1;
+    meta.serial++;
+    store_meta();
+}
+
+static void a_slot_that_was_taken_out_of_range_meanwhile_is_not_claimed(void) {
+    given_a_claim_under_way();
+    take_out_of_range();
+    answer();
+    CU_ASSERT_EQUAL(next(), HOLD_SEEK);
+    CHECK_TEXT(stored(own_key), "(absent)");
+    CU_ASSERT_EQUAL(fake_etcd_leases(etcd), 0);
+}
+
 static void a_claim_under_a_meta_that_was_rewritten_meanwhile_is_sent_again(void) {
     given_a_claim_under_way();
     meta.serial++;
@@ -1008,6 +1023,23 @@ static void an_order_to_give_up_an_earlier_claim_is_not_obeyed(void) {
     CU_ASSERT_EQUAL(next(), HOLD_GRANT);
 }
 
+static void a_slot_that_was_taken_out_of_range_is_not_resumed_but_served_to_its_limit(void) {
+    given_that_own_is_gone();
+    take_out_of_range();
+    answer();
+    for (unsigned i = 0; i < 30 && look().phase == HOLD_OPEN; i++) {
+        pass(WINDOW_MS / 20);
+        while (next() != HOLD_NOTHING) {
+            CU_ASSERT_FALSE(act.kind == HOLD_TXN && is_claim());
+            if (act.kind == HOLD_TXN)
+                answer();
+        }
+    }
+    CU_ASSERT_EQUAL(look().phase, HOLD_SEEKING);
+    CU_ASSERT_TRUE(now.wall_ms > installed.limit_ms);
+    CHECK_TEXT(stored(own_key), "(absent)");
+}
+
 static void a_resuming_claim_that_landed_although_unanswered_is_adopted(void) {
     given_that_own_is_gone();
     answer();
@@ -1361,6 +1393,7 @@ int main(void) {
         CHECK_TEST(a_window_above_what_the_cluster_allows_is_refused_naming_both),
         CHECK_TEST(without_meta_or_while_frozen_nothing_is_claimed),
         CHECK_TEST(a_claim_that_somebody_else_forestalled_gives_the_slot_and_its_lease_back),
+        CHECK_TEST(a_slot_that_was_taken_out_of_range_meanwhile_is_not_claimed),
         CHECK_TEST(a_claim_under_a_meta_that_was_rewritten_meanwhile_is_sent_again),
         CHECK_TEST(a_claim_of_unknown_outcome_is_read_back_before_anything_else),
         CHECK_TEST(a_claim_that_landed_although_unanswered_is_adopted_with_its_own_h0),
@@ -1396,6 +1429,7 @@ int main(void) {
         CU_TEST_INFO_NULL,
     };
     CU_TestInfo resumes[] = {
+        CHECK_TEST(a_slot_that_was_taken_out_of_range_is_not_resumed_but_served_to_its_limit),
         CHECK_TEST(a_lease_that_ended_leads_to_a_look_and_then_to_a_claim_of_the_own_slot),
         CHECK_TEST(resuming_does_not_mind_a_horizon_far_ahead),
         CHECK_TEST(an_order_to_give_up_in_the_same_read_forbids_resuming),

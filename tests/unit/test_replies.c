@@ -82,6 +82,45 @@ static void of_ids_that_cannot_all_be_read_none_is_shown(void) {
     CU_ASSERT_EQUAL(read_ids("12\n"), STATUS_PROTOCOL);
 }
 
+#define CLAIM "c1a1c1a1c1a1c1a1c1a1c1a1c1a1c1a1"
+
+static const struct {
+    const char *row, *text;
+    enum status status;
+    bool claims;
+} statuses[] = {
+    {"holds it",
+     "{\"state\":\"SERVING\",\"machines\":[{\"machine_id\":7,\"claim\":\"" CLAIM "\"}]}", STATUS_OK,
+     true},
+    {"as the second",
+     "{\"machines\":[{\"machine_id\":null,\"claim\":\"\"},{\"claim\":\"" CLAIM "\"}]}", STATUS_OK,
+     true},
+    {"holds another",
+     "{\"machines\":[{\"machine_id\":7,\"claim\":\"d1a1c1a1c1a1c1a1c1a1c1a1c1a1c1a1\"}]}",
+     STATUS_OK, false},
+    {"looks for one", "{\"machines\":[{\"machine_id\":null,\"claim\":\"\"}]}", STATUS_OK, false},
+    {"has none", "{\"machines\":[]}", STATUS_OK, false},
+    {"no status", "{\"live\":true}", STATUS_PROTOCOL, false},
+    {"no JSON", "<html>", STATUS_PROTOCOL, false},
+    {"empty", "", STATUS_PROTOCOL, false},
+    {"machines are none", "{\"machines\":[7]}", STATUS_PROTOCOL, false},
+    {"a claim that is none", "{\"machines\":[{\"claim\":\"7\"}]}", STATUS_PROTOCOL, false},
+    {"a claim is missing", "{\"machines\":[{\"claim\":\"" CLAIM "\"},{\"machine_id\":7}]}",
+     STATUS_PROTOCOL, false},
+};
+
+static void a_status_tells_whether_a_claim_is_held(void) {
+    for (size_t i = 0; i < COUNT(statuses); i++) {
+        const char *text = statuses[i].text;
+        struct error err;
+        bool claims = false;
+
+        CHECK_ROW(statuses[i].row, status_reply_claims(text, strlen(text), CLAIM, &claims, &err) ==
+                                       statuses[i].status);
+        CHECK_ROW(statuses[i].row, claims == statuses[i].claims);
+    }
+}
+
 static const struct {
     const char *row, *text, *expected;
 } errors[] = {
@@ -107,6 +146,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(a_clock_that_makes_no_sense_is_refused_with_a_reason),
     CHECK_TEST(ids_are_handed_out_in_order_as_they_were_sent),
     CHECK_TEST(of_ids_that_cannot_all_be_read_none_is_shown),
+    CHECK_TEST(a_status_tells_whether_a_claim_is_held),
     CHECK_TEST(the_message_of_an_error_is_found_or_the_status_named),
     CU_TEST_INFO_NULL,
 };

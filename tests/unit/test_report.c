@@ -53,9 +53,9 @@ static void check_json(json_t *actual, const char *expected) {
 static void machines_are_listed_with_state_holder_and_horizon(void) {
     check_json(report_machines(cluster, NOW_MS),
                "[{\"machine_id\":0,\"state\":\"HELD\",\"identity\":\"pod-1\",\"instance\":\"" ALICE
-               "\",\"horizon_ms\":\"1764547260000\",\"usable_in_ms\":150001},"
+               "\",\"horizon_ms\":\"1764547260000\",\"usable_in_ms\":150001,\"stuck\":false},"
                "{\"machine_id\":1,\"state\":\"FREE\",\"identity\":null,\"instance\":null,"
-               "\"horizon_ms\":\"1704067200000\",\"usable_in_ms\":0}]");
+               "\"horizon_ms\":\"1704067200000\",\"usable_in_ms\":0,\"stuck\":false}]");
 }
 
 static void status_has_the_names_of_the_contract(void) {

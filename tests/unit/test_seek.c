@@ -197,6 +197,21 @@ static void the_quiet_time_is_waived_when_none_is_free(void) {
     CU_ASSERT_EQUAL(machine_id, 2);
 }
 
+static void a_floor_ahead_is_waited_for_on_a_slot(void) {
+    meta.floor_ms = now.wall_ms + 60000;
+    slot(2, now.wall_ms - 100000, false);
+    CU_ASSERT_TRUE(seek_choose(&seek, now, &registry, &meta, NULL, 0, 0, &machine_id));
+    CU_ASSERT_EQUAL(machine_id, 2);
+}
+
+static void all_held_says_when_the_first_could_be_free(void) {
+    slot(1, now.wall_ms + 50000, true);
+    slot(2, now.wall_ms + 40000, true);
+    seek_need(&seek, now, 1);
+    CU_ASSERT_FALSE(seek_choose(&seek, now, &registry, &meta, NULL, 0, 0, &machine_id));
+    CU_ASSERT_PTR_NOT_NULL(strstr(seek.reason, "no machine ID free: 2 held, next in 40"));
+}
+
 static void none_free_says_how_many_are_held_and_when_one_will_be(void) {
     slot(1, now.wall_ms + 50000, true);
     slot(2, now.wall_ms + 4000, false);
@@ -206,23 +221,26 @@ static void none_free_says_how_many_are_held_and_when_one_will_be(void) {
     CU_ASSERT_EQUAL(next(), SEEK_WAIT);
 }
 
-static CU_TestInfo searching[] = {CHECK_TEST(nothing_to_do_while_nothing_is_missing),
-                                  CHECK_TEST(a_need_is_one_request),
-                                  CHECK_TEST(a_larger_need_is_a_new_request),
-                                  CHECK_TEST(what_is_assigned_is_tried),
-                                  CHECK_TEST(an_answer_to_an_older_request_is_ignored),
-                                  CHECK_TEST(what_proves_unusable_is_asked_for_anew_without_it),
-                                  CHECK_TEST(a_refusal_is_shown_and_asked_again_in_time),
-                                  CHECK_TEST(without_an_answer_it_chooses_alone),
-                                  CHECK_TEST(once_alone_a_lost_claim_is_followed_by_another_at_once),
-                                  CHECK_TEST(the_next_search_asks_the_leader_again),
-                                  CHECK_TEST(a_late_answer_ends_the_choosing),
-                                  CHECK_TEST(pauses_grow_to_their_bound),
-                                  CU_TEST_INFO_NULL};
+static CU_TestInfo searching[] = {
+    CHECK_TEST(nothing_to_do_while_nothing_is_missing),
+    CHECK_TEST(a_need_is_one_request),
+    CHECK_TEST(a_larger_need_is_a_new_request),
+    CHECK_TEST(what_is_assigned_is_tried),
+    CHECK_TEST(an_answer_to_an_older_request_is_ignored),
+    CHECK_TEST(what_proves_unusable_is_asked_for_anew_without_it),
+    CHECK_TEST(a_refusal_is_shown_and_asked_again_in_time),
+    CHECK_TEST(without_an_answer_it_chooses_alone),
+    CHECK_TEST(once_alone_a_lost_claim_is_followed_by_another_at_once),
+    CHECK_TEST(the_next_search_asks_the_leader_again),
+    CHECK_TEST(a_late_answer_ends_the_choosing),
+    CHECK_TEST(pauses_grow_to_their_bound),
+    CU_TEST_INFO_NULL};
 static CU_TestInfo choosing[] = {CHECK_TEST(chooses_only_among_the_free),
                                  CHECK_TEST(every_free_one_can_be_chosen),
                                  CHECK_TEST(prefers_the_one_that_is_wanted),
                                  CHECK_TEST(the_quiet_time_is_waived_when_none_is_free),
+                                 CHECK_TEST(a_floor_ahead_is_waited_for_on_a_slot),
+                                 CHECK_TEST(all_held_says_when_the_first_could_be_free),
                                  CHECK_TEST(none_free_says_how_many_are_held_and_when_one_will_be),
                                  CU_TEST_INFO_NULL};
 
