@@ -63,7 +63,7 @@ run_tests() { # NAME CTEST-OPTION...
     [[ $all == no ]] || long=()
     # No test found is a failure: a filter or a list
     # has gone wrong.
-    "${steady[@]}" ctest --test-dir "$build/$name" --parallel 2 --output-on-failure --no-tests=error \
+    "${steady[@]}" ctest --test-dir "$build/$name" --parallel "$((jobs + 1))" --output-on-failure --no-tests=error \
         --output-junit "$build/$name.junit.xml" "${long[@]}" "$@"
 }
 

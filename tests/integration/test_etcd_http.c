@@ -92,7 +92,7 @@ static void then_all_is_closed(void) {
 /* --- transactions --- */
 
 static void a_key_is_created_only_where_it_is_absent(void) {
-    const struct etcd_compare absent = {ETCD_ABSENT, "/t/a", NULL};
+    const struct etcd_compare absent = {.kind = ETCD_ABSENT, .key = "/t/a"};
     const struct etcd_op put = {.kind = ETCD_PUT, .key = "/t/a", .value = "mine"};
     const struct etcd_op get = {.kind = ETCD_RANGE, .key = "/t/a"};
     const struct etcd_txn create = {&absent, 1, &put, 1, &get, 1};
@@ -111,29 +111,53 @@ static void a_value_is_compared_exactly_and_as_text(void) {
         enum etcd_compare_kind kind;
         const char *key, *value;
         bool holds;
+        const char *range_end;
     } rows[] = {
-        {"equal", ETCD_VALUE_EQUAL, "/t/ceil", "00000000001800000000", true},
-        {"prefix is not equal", ETCD_VALUE_EQUAL, "/t/ceil", "000000000018", false},
-        {"equal of an absent key", ETCD_VALUE_EQUAL, "/t/none", "", false},
-        {"stored is greater", ETCD_VALUE_GREATER, "/t/ceil", "00000000001799999999", true},
-        {"equal is not greater", ETCD_VALUE_GREATER, "/t/ceil", "00000000001800000000", false},
-        {"stored is less", ETCD_VALUE_GREATER, "/t/ceil", "00000000001800000001", false},
-        {"20 digits of time", ETCD_VALUE_GREATER, "/t/ceil", "00000000000999999999", true},
-        {"greater of an absent key", ETCD_VALUE_GREATER, "/t/none", "", false},
-        {"absent", ETCD_ABSENT, "/t/none", NULL, true},
-        {"not absent", ETCD_ABSENT, "/t/ceil", NULL, false},
+        {"equal", ETCD_VALUE_EQUAL, "/t/ceil", "00000000001800000000", true, NULL},
+        {"prefix is not equal", ETCD_VALUE_EQUAL, "/t/ceil", "000000000018", false, NULL},
+        {"equal of an absent key", ETCD_VALUE_EQUAL, "/t/none", "", false, NULL},
+        {"stored is greater", ETCD_VALUE_GREATER, "/t/ceil", "00000000001799999999", true, NULL},
+        {"equal is not greater", ETCD_VALUE_GREATER, "/t/ceil", "00000000001800000000", false,
+         NULL},
+        {"stored is less", ETCD_VALUE_GREATER, "/t/ceil", "00000000001800000001", false, NULL},
+        {"20 digits of time", ETCD_VALUE_GREATER, "/t/ceil", "00000000000999999999", true, NULL},
+        {"greater of an absent key", ETCD_VALUE_GREATER, "/t/none", "", false, NULL},
+        {"absent", ETCD_ABSENT, "/t/none", NULL, true, NULL},
+        {"not absent", ETCD_ABSENT, "/t/ceil", NULL, false, NULL},
+        {"none of a range", ETCD_ABSENT, "/t/m", NULL, true, "/t/z"},
+        {"one of a range", ETCD_ABSENT, "/t/b", NULL, false, "/t/d"},
+        {"a range ends before its end", ETCD_ABSENT, "/t/b", NULL, true, "/t/ceil"},
     };
     const struct etcd_op get = {.kind = ETCD_RANGE, .key = "/t/ceil"};
     size_t i;
 
     CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/ceil", "00000000001800000000", 0), STATUS_OK);
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct etcd_compare compare = {rows[i].kind, rows[i].key, rows[i].value};
+        const struct etcd_compare compare = {
+            .kind = rows[i].kind,
+            .key = rows[i].key,
+            .value = rows[i].value,
+            .range_end = rows[i].range_end,
+        };
         const struct etcd_txn txn = {&compare, 1, &get, 1, &get, 1};
 
         CHECK_ROW(rows[i].row, etcd_wait_txn(&wait, &txn) == STATUS_OK);
         CHECK_ROW(rows[i].row, wait.succeeded == rows[i].holds);
     }
+}
+
+static void a_key_is_read_as_it_was(void) {
+    struct etcd_op get = {.kind = ETCD_RANGE, .key = "/t/then"};
+    const struct etcd_txn read = {.then = &get, .n_then = 1};
+
+    CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/then", "first", 0), STATUS_OK);
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &read), STATUS_OK);
+    get.revision = wait.mod_revision;
+    CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/then", "second", 0), STATUS_OK);
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &read), STATUS_OK);
+    CHECK_TEXT(wait.value, "first");
+    get.revision = wait.revision + 1000;
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &read), STATUS_INVALID);
 }
 
 static void put_1024_keys(void) {
@@ -460,6 +484,7 @@ static size_t open_descriptors(void) {
     DIR *folder = opendir("/proc/self/fd");
     size_t n = 0;
 
+    /* cppcheck-suppress readdirCalled ; one thread, and readdir_r is obsolete */
     while (readdir(folder))
         n++;
     closedir(folder);
@@ -527,6 +552,7 @@ static void proxies_in_the_environment_are_ignored(void) {
 static CU_TestInfo rules[] = {
     CHECK_TEST(a_key_is_created_only_where_it_is_absent),
     CHECK_TEST(a_value_is_compared_exactly_and_as_text),
+    CHECK_TEST(a_key_is_read_as_it_was),
     CHECK_TEST(a_prefix_of_1024_keys_is_read_at_once),
     CHECK_TEST(what_etcd_refuses_is_told_and_not_done),
     CHECK_TEST(a_lease_lives_by_keepalives_until_it_is_revoked),

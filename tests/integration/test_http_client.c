@@ -247,6 +247,23 @@ static void a_post_arrives_whole_with_its_headers_and_no_expect(void) {
     free(body);
 }
 
+static void only_an_authorized_request_brings_the_authorization(void) {
+    struct http_request request = request_to(server.url, NULL);
+
+    http_client_authorize(client, "Authorization: Bearer a");
+    run(request);
+    CU_ASSERT_PTR_NULL(strcasestr(last_head, "authorization"));
+    request.authorized = true;
+    run(request);
+    CU_ASSERT_PTR_NOT_NULL(strstr(last_head, "\r\nAuthorization: Bearer a\r\n"));
+    http_client_authorize(client, "Authorization: Bearer b");
+    run(request);
+    CU_ASSERT_PTR_NOT_NULL(strstr(last_head, "\r\nAuthorization: Bearer b\r\n"));
+    http_client_authorize(client, NULL);
+    run(request);
+    CU_ASSERT_PTR_NULL(strcasestr(last_head, "authorization"));
+}
+
 static void any_http_status_is_an_answer(void) {
     server.handler = sends_reply;
     reply = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nlate";
@@ -641,6 +658,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(a_get_brings_status_body_and_times),
     CHECK_TEST(a_second_request_goes_over_the_same_connection),
     CHECK_TEST(a_post_arrives_whole_with_its_headers_and_no_expect),
+    CHECK_TEST(only_an_authorized_request_brings_the_authorization),
     CHECK_TEST(any_http_status_is_an_answer),
     CHECK_TEST(a_refused_connection_was_never_sent_on),
     CHECK_TEST(what_is_no_url_is_invalid),
