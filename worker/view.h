@@ -55,8 +55,8 @@ struct worker_view {
     char cluster[KEYS_CLUSTER_MAX + 1];
     bool standalone; /* no etcd, hence no cluster, meta or lease */
     uint64_t standalone_epoch_ms;
-    bool has_meta;
-    struct meta meta; /* when has_meta */
+    bool has_meta;    /* meta was seen, now or earlier */
+    struct meta meta; /* when has_meta: the last that was seen */
     uint64_t window_ms;
     uint64_t lease_ttl_s;
     size_t n_machines;

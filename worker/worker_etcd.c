@@ -14,6 +14,7 @@ void worker_key(struct worker *worker, const char *key, const char *value, size_
         bool had_meta = worker->has_meta;
 
         worker->has_meta = value && meta_parse(value, len, &worker->meta, &ignored) == STATUS_OK;
+        worker->knows_meta = worker->knows_meta || worker->has_meta;
         if (worker->has_meta && !had_meta)
             seek_resume(&worker->seek); /* what it paused for may be over */
         for (size_t i = 0; i < worker->n_slots; i++)

@@ -86,7 +86,8 @@ struct worker {
     uint16_t reading_id;
     uint64_t given_up_until_boot_ms[MACHINE_IDS]; /* ordered to give it up: not taken before */
 
-    bool has_meta;
+    bool has_meta;   /* it is there now, and meta is what it says */
+    bool knows_meta; /* it was there once: meta is the last that was seen */
     struct meta meta;
     bool heard; /* etcd has answered since the start */
 

@@ -43,8 +43,9 @@ static void look_at_etcd(const struct worker *worker, struct worker_view *view) 
 
     view->lease_ttl_s = worker->config->lease_ttl_ms / 1000;
     snprintf(view->cluster, sizeof view->cluster, "%s", worker->config->cluster);
-    view->has_meta = worker->has_meta;
-    if (worker->has_meta)
+    /* Also when it has gone since: recovery asks the workers what it said. */
+    view->has_meta = worker->knows_meta;
+    if (worker->knows_meta)
         view->meta = worker->meta;
     view->etcd_requests_total = stats->requests;
     view->etcd_failures_total = stats->failures;

@@ -6,6 +6,7 @@ import time
 import lib
 import load
 
+FACTS = ("era", "earlier_eras", "epoch_ms", "machine_id_range", "reserved")
 TIMES = ["--window=3s", "--lease-ttl=2s", "--keepalive-interval=500ms", "--assign-wait=0s"]
 
 
@@ -165,8 +166,11 @@ def test_meta_or_horizon_gone_serves_to_the_limit():
             worker.wait_ready()
             key = fleet.key("meta" if name == "meta" else "hor/0000")
             value = fleet.etcd.get(key).value
+            known = [worker.status()[field] for field in FACTS]
+            lib.check(all(fact not in (None, "") for fact in known), f"it knows meta: {known}")
             fleet.etcd.delete(key)
             lib.wait_until(lambda: worker.status()["state"] == "STARVED", 10, "it starves")
+            lib.equal([worker.status()[field] for field in FACTS], known, "what recovery asks for")
             lib.check("missing" in worker.status()["reason"], worker.status()["reason"])
             lib.equal(fleet.etcd.get(key), None)
             fleet.etcd.put(key, value)

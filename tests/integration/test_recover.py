@@ -251,6 +251,10 @@ def test_total_loss_with_live_workers():
             rig.lose(rig.old_port)
             lib.wait_until(lambda: len(fleet.etcd.prefix(fleet.key("node/"))) == 2, 20,
                            "they register")
+            # What it said is still to be had from those who read it.
+            for worker in workers:
+                lib.wait_until(lambda: "meta missing" in worker.status()["reason"], 40,
+                               "meta is noticed to be gone")
             refusal = recover(rig, "--yes", code=1)
             lib.check("--max-window" in refusal and "--epoch" not in refusal, refusal)
             lib.check(not fleet.get("meta"), "and nothing was written")
