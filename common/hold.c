@@ -67,6 +67,8 @@ enum status hold_may_claim(const struct hold *hold, struct error *err) {
         return error_set(err, STATUS_UNAVAILABLE, "meta is missing or unreadable");
     if (hold->meta.mode == META_FROZEN)
         return error_set(err, STATUS_UNAVAILABLE, "the cluster is frozen: %s", hold->meta.reason);
+    if (hold->ceiling_missing)
+        return error_set(err, STATUS_UNAVAILABLE, "ceil is missing or unreadable");
     if (hold->config.window_ms > hold->meta.max_window_ms)
         return error_set(err, STATUS_UNAVAILABLE,
                          "--window is %" PRIu64 " ms, the cluster allows at most %" PRIu64 " ms",
@@ -282,7 +284,8 @@ void hold_ceiling(struct hold *hold, struct instant now, const char *value, size
     uint64_t ceiling_ms;
 
     (void)now;
-    if (value && ceiling_parse(value, len, &ceiling_ms))
+    hold->ceiling_missing = !value || !ceiling_parse(value, len, &ceiling_ms);
+    if (!hold->ceiling_missing)
         hold->ceiling_ms = ceiling_ms;
 }
 

@@ -143,7 +143,8 @@ enum hold_act_kind hold_next(struct hold *hold, struct instant now, struct hold_
 /* meta as read or watched; NULL when the key is absent.  An unreadable one counts as absent and
  * leaves its reason in hold_error(). */
 void hold_meta(struct hold *hold, struct instant now, const char *value, size_t len);
-/* The ceiling as read or watched; only the transaction decides, this is for planning. */
+/* The ceiling as read or watched; NULL when the key is absent.  Only the transaction decides, this is
+ * for planning; but a missing or unreadable one means neither claims nor extensions. */
 void hold_ceiling(struct hold *hold, struct instant now, const char *value, size_t len);
 /* Offers a slot with V(hor) as read.  Only in SEEKING.
  *   STATUS_OK           taken up: CLAIMING

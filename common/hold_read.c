@@ -132,8 +132,7 @@ void hold_read(struct hold *hold, struct instant now, const struct etcd_txn_resu
 
     hold->must_read = hold->poll = false;
     hold_meta(hold, now, meta ? meta->value : NULL, meta ? meta->value_len : 0);
-    if (ceil)
-        hold_ceiling(hold, now, ceil->value, ceil->value_len);
+    hold_ceiling(hold, now, ceil ? ceil->value : NULL, ceil ? ceil->value_len : 0);
     if (hold->phase != before)
         return; /* another era: there is no generation to look at any more */
     if (!hor || !horizon_parse(hor->value, hor->value_len, &seen)) {

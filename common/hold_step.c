@@ -134,7 +134,8 @@ static bool step_open(struct hold *hold, struct instant now, struct hold_act *ac
     hold->no_gain = false;
     if (!extension_due(hold, now))
         return false;
-    if (!hold->meta_text || hold->meta.mode == META_FROZEN) {
+    hold->no_gain = hold->ceiling_missing;
+    if (!hold->meta_text || hold->meta.mode == META_FROZEN || hold->ceiling_missing) {
         hold_look_again_later(hold, now);
         return false;
     }

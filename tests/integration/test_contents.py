@@ -177,6 +177,26 @@ def test_meta_or_horizon_gone_serves_to_the_limit():
             worker.wait_ready()
 
 
+def test_a_ceiling_that_is_gone_or_cannot_be_read_is_no_licence():
+    for value in (None, "abc", "99999999999999999999999", ""):
+        with lib.Fleet() as fleet:
+            fleet.init("--new", "--quiet-time=1s")
+            worker = fleet.worker(*TIMES)
+            worker.wait_ready()
+            good = fleet.get("ceil").value
+            if value is None:
+                fleet.etcd.delete(fleet.key("ceil"))
+            else:
+                fleet.etcd.put(fleet.key("ceil"), value)
+            lib.wait_until(lambda: worker.status()["state"] == "STARVED", 10, "it starves")
+            newcomer = fleet.worker(*TIMES)
+            waits(newcomer, "ceil")
+            lib.check(len(newcomer.logged("hold", "moved")) < 10, "it does not try again and again")
+            fleet.etcd.put(fleet.key("ceil"), good)
+            worker.wait_ready()
+            newcomer.wait_ready()
+
+
 def test_another_era_halts_and_its_successor_goes_on():
     with lib.Fleet() as fleet:
         fleet.init("--new", "--quiet-time=1s")
