@@ -238,6 +238,7 @@ static void a_post_arrives_whole_with_its_headers_and_no_expect(void) {
     request.headers = headers;
     request.body = body;
     request.body_len = len;
+    request.timeout_ms = 30000; /* sanitizers on a busy machine */
     CU_ASSERT_EQUAL(run(request)->status, STATUS_OK);
     CU_ASSERT_EQUAL(last_body_len, len);
     CU_ASSERT_PTR_NOT_NULL(strstr(last_head, "POST / HTTP/1.1\r\n"));

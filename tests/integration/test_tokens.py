@@ -35,6 +35,10 @@ def start(fleet, *args, text=f"# clients\n{A}\n"):
     path.write_text(text)
     worker = fleet.worker("--assign-wait=0s", f"--client-token-file={path}", *args)
     worker.wait_ready()
+    # Ready means that one loop serves; a connection may land on any of them.
+    token = next((line for line in text.splitlines() if line and not line.startswith("#")), A)
+    lib.wait_until(lambda: all(machine["state"] == "SERVING" for machine in worker.get(
+        "/v1/status", headers=bearer(token)).json()["machines"]), 20, "every loop serves")
     return worker, path
 
 
