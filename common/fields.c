@@ -120,6 +120,13 @@ void fields_wide(struct fields *fields, const char *name, uint64_t max, uint64_t
     fields_refuse(fields, name, value, wanted);
 }
 
+void fields_wide_or_null(struct fields *fields, const char *name, uint64_t max, uint64_t *number,
+                         bool *known) {
+    *known = !json_is_null(json_object_get(fields->object, name));
+    if (*known)
+        fields_wide(fields, name, max, number);
+}
+
 void fields_flag(struct fields *fields, const char *name, bool *flag) {
     const json_t *value = json_object_get(fields->object, name);
 

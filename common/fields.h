@@ -45,6 +45,9 @@ void fields_number_value(struct fields *fields, const char *name, const json_t *
                          uint64_t max, uint64_t *number);
 /* A number 0..max that stands as a string of plain decimal. */
 void fields_wide(struct fields *fields, const char *name, uint64_t max, uint64_t *number);
+/* The same, or null for what is not known: then *known is false and *number stays as it was. */
+void fields_wide_or_null(struct fields *fields, const char *name, uint64_t max, uint64_t *number,
+                         bool *known);
 void fields_flag(struct fields *fields, const char *name, bool *flag);
 /* A string that check takes.  check says what it must be and what it is ("must be host:port, got
  * x"), and takes only what fits into out. */

@@ -361,7 +361,9 @@ enum status node_parse(const char *text, size_t len, struct node *node, struct e
     read_machine_ids(&fields, "held", read.held, &read.n_held);
     read_machine_ids(&fields, "refused", read.refused, &read.n_refused);
     fields_flag(&fields, "synchronized", &read.synchronized);
-    fields_wide(&fields, "max_error_ns", UINT64_MAX, &read.max_error_ns);
+    fields_wide_or_null(&fields, "max_error_ns", UINT64_MAX, &read.max_error_ns, &read.knows_error);
+    if (fields_has(&fields, "clock_unconfirmed"))
+        fields_flag(&fields, "clock_unconfirmed", &read.clock_unconfirmed);
     json_decref(record);
     if (fields.status == STATUS_OK)
         *node = read;
@@ -380,7 +382,9 @@ char *node_format(const struct node *node) {
     fields_put(record, "held", machine_ids(node->held, node->n_held));
     fields_put(record, "refused", machine_ids(node->refused, node->n_refused));
     fields_put(record, "synchronized", json_boolean(node->synchronized));
-    fields_put(record, "max_error_ns", fields_from_wide(node->max_error_ns));
+    fields_put(record, "max_error_ns",
+               node->knows_error ? fields_from_wide(node->max_error_ns) : json_null());
+    fields_put(record, "clock_unconfirmed", json_boolean(node->clock_unconfirmed));
     return fields_spell(record, NULL);
 }
 

@@ -112,7 +112,10 @@ struct node {
     size_t n_refused;
     /* Clock facts, as the worker sees itself. */
     bool synchronized;
+    bool knows_error; /* else max_error_ns is null there and counts for nothing here */
     uint64_t max_error_ns;
+    /* Its clock was stepped, and it waits for somebody who confirms the new time; may be missing. */
+    bool clock_unconfirmed;
 };
 enum status node_parse(const char *text, size_t len, struct node *node, struct error *err);
 char *node_format(const struct node *node);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/allocate.h"
-#include "coordinator/prober.h"
+#include "common/prober.h"
 
 #define AT_A_TIME 16u
 

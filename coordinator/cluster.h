@@ -13,18 +13,8 @@
 #include "common/keys.h"
 #include "common/records.h"
 #include "common/registry.h"
+#include "common/skew.h"
 #include "common/status.h"
-#include "coordinator/skew.h"
-
-/* What a worker's clock said when it was last asked. */
-struct clock_reading {
-    bool heard;       /* it answered; else nothing below counts but reason */
-    struct skew skew; /* from the asker's clock */
-    bool synchronized;
-    int64_t max_error_ns;
-    uint64_t boot_ms; /* when it was measured; 0: never asked */
-    char reason[256]; /* why it was not heard */
-};
 
 /* A worker: there is a node/<instance> or an assign/<instance>. */
 struct member {

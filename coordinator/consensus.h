@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coordinator/skew.h"
+#include "common/skew.h"
 
 #define CONSENSUS_QUORUM 3 /* fewer clocks cannot say which of them is wrong */
 

@@ -11,7 +11,7 @@
 #include "coordinator/ctl.h"
 #include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
-#include "coordinator/replies.h"
+#include "common/replies.h"
 
 #define TIMEOUT_MS 5000u
 #define READY_TIMEOUT_MS 2000u

@@ -12,7 +12,7 @@
 #include "coordinator/ctl.h"
 #include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
-#include "coordinator/prober.h"
+#include "common/prober.h"
 #include "coordinator/report.h"
 
 #define SCHEMA 1

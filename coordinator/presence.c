@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/allocate.h"
-#include "coordinator/replies.h"
+#include "common/replies.h"
 
 #define REPLY_MAX_BYTES (1u << 20)
 

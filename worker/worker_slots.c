@@ -54,6 +54,7 @@ char *worker_node_text(const struct worker *worker) {
             node.refused[node.n_refused++] = (uint16_t)id;
     if (clock_quality(&quality, &ignored) == STATUS_OK) {
         node.synchronized = quality.synchronized;
+        node.knows_error = true;
         /* In steps of 100 ms: the bound grows all the time, the record need not. */
         node.max_error_ns = (uint64_t)quality.max_error_ns / 100000000 * 100000000;
     }

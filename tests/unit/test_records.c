@@ -22,7 +22,8 @@ static const char own_text[] =
 static const char node_text[] =
     "{\"identity\":\"prod/ids-0\",\"addresses\":{\"http\":\"ids-0.ids:8080\",\"grpc\":\"\"},"
     "\"version\":\"0.1.0\",\"attempt\":\"3\",\"missing\":2,\"wanted\":[7],\"held\":[],"
-    "\"refused\":[1,2],\"synchronized\":true,\"max_error_ns\":\"18446744073709551615\"}";
+    "\"refused\":[1,2],\"synchronized\":true,\"max_error_ns\":\"18446744073709551615\","
+    "\"clock_unconfirmed\":true}";
 static const char assign_text[] =
     "{\"attempt\":\"3\",\"machine_ids\":[7,8],\"refused\":\"\",\"retry_after_ms\":1500,"
     "\"give_up\":[{\"machine_id\":5,\"claim\":\"" CLAIM "\"}],\"drain\":true,"
@@ -375,6 +376,8 @@ static const struct {
      "node: synchronized must be true or false, got nothing"},
     {&node_kind, "an error of its own kind", "\"18446744073709551615\"", "{}",
      "node: max_error_ns must be 0..18446744073709551615 as a string, got an object"},
+    {&node_kind, "confirmed, or is it", "\"clock_unconfirmed\":true", "\"clock_unconfirmed\":1",
+     "node: clock_unconfirmed must be true or false, got 1"},
     /* assign */
     {&assign_kind, "no attempt", "\"attempt\":\"3\",", "",
      "assign: attempt must be 0..9223372036854775807 as a string, got nothing"},
@@ -661,7 +664,25 @@ static void node_says_what_was_written(void) {
     CU_ASSERT_EQUAL(node->n_held, 0);
     CU_ASSERT(node->n_refused == 2 && node->refused[0] == 1 && node->refused[1] == 2);
     CU_ASSERT(node->synchronized);
+    CU_ASSERT(node->knows_error);
     CU_ASSERT_EQUAL(node->max_error_ns, UINT64_MAX);
+    CU_ASSERT(node->clock_unconfirmed);
+}
+
+static void an_unknown_clock_error_is_no_number(void) {
+    static const char text[] =
+        "{\"identity\":\"prod/ids-0\",\"addresses\":{\"http\":\"\",\"grpc\":\"\"},"
+        "\"version\":\"\",\"attempt\":\"0\",\"missing\":0,\"wanted\":[],\"held\":[],"
+        "\"refused\":[],\"synchronized\":false,\"max_error_ns\":null}";
+    struct node *node = &record.node;
+    char *again;
+
+    CU_ASSERT_EQUAL(parse_node(text, strlen(text)), STATUS_OK);
+    CU_ASSERT_FALSE(node->knows_error);
+    CU_ASSERT_FALSE(node->clock_unconfirmed); /* an older worker's */
+    again = node_format(node);
+    CU_ASSERT(strstr(again, "\"max_error_ns\":null,\"clock_unconfirmed\":false}") != NULL);
+    free(again);
 }
 
 static void assign_says_what_was_written(void) {
@@ -864,10 +885,13 @@ static CU_TestInfo metas[] = {
     CHECK_TEST(a_meta_that_nobody_could_read_is_told_before_it_is_written),
     CHECK_TEST(a_reason_never_makes_meta_unreadable),
     CU_TEST_INFO_NULL};
-static CU_TestInfo others[] = {
-    CHECK_TEST(own_says_what_was_written),    CHECK_TEST(node_says_what_was_written),
-    CHECK_TEST(assign_says_what_was_written), CHECK_TEST(a_pause_without_end_is_written_as_a_day),
-    CHECK_TEST(leader_says_what_was_written), CU_TEST_INFO_NULL};
+static CU_TestInfo others[] = {CHECK_TEST(own_says_what_was_written),
+                               CHECK_TEST(node_says_what_was_written),
+                               CHECK_TEST(an_unknown_clock_error_is_no_number),
+                               CHECK_TEST(assign_says_what_was_written),
+                               CHECK_TEST(a_pause_without_end_is_written_as_a_day),
+                               CHECK_TEST(leader_says_what_was_written),
+                               CU_TEST_INFO_NULL};
 static CU_TestInfo texts[] = {
     CHECK_TEST(an_identity_is_printable_and_plain), CHECK_TEST(an_address_is_a_host_and_a_port),
     CHECK_TEST(an_address_may_be_as_long_as_its_field),

@@ -1,5 +1,5 @@
 /* What workers answer, read strictly: it comes from the network. */
-#include "coordinator/replies.h"
+#include "common/replies.h"
 #include "tests/support/check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -36,7 +36,21 @@ static void a_clock_is_read_exactly(void) {
     CU_ASSERT_EQUAL(reply.receive_ns, 1764547200123456789);
     CU_ASSERT_EQUAL(reply.transmit_ns, 1764547200123999999);
     CU_ASSERT_EQUAL(reply.max_error_ns, 16000000000);
+    CU_ASSERT_TRUE(reply.knows_error);
     CU_ASSERT_FALSE(reply.synchronized);
+    CU_ASSERT_FALSE(reply.wants_confirmation);
+}
+
+static void an_unknown_error_is_no_number(void) {
+    const char *text = "{\"receive_ns\":\"1\",\"transmit_ns\":\"2\",\"boot_ns\":\"3\","
+                       "\"max_error_ns\":null,\"synchronized\":true,\"wants_confirmation\":true}";
+    struct clock_reply reply;
+    struct error err;
+
+    CU_ASSERT_EQUAL_FATAL(clock_reply_parse(text, strlen(text), &reply, &err), STATUS_OK);
+    CU_ASSERT_FALSE(reply.knows_error);
+    CU_ASSERT_EQUAL(reply.max_error_ns, INT64_MAX);
+    CU_ASSERT_TRUE(reply.wants_confirmation);
 }
 
 static void a_clock_that_makes_no_sense_is_refused_with_a_reason(void) {
@@ -143,6 +157,7 @@ static void the_message_of_an_error_is_found_or_the_status_named(void) {
 
 static CU_TestInfo rules[] = {
     CHECK_TEST(a_clock_is_read_exactly),
+    CHECK_TEST(an_unknown_error_is_no_number),
     CHECK_TEST(a_clock_that_makes_no_sense_is_refused_with_a_reason),
     CHECK_TEST(ids_are_handed_out_in_order_as_they_were_sent),
     CHECK_TEST(of_ids_that_cannot_all_be_read_none_is_shown),

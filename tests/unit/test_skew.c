@@ -1,6 +1,6 @@
 /* The bound of a measured offset, the reference of a fleet, and what is made of both. */
 #include "coordinator/consensus.h"
-#include "coordinator/skew.h"
+#include "common/skew.h"
 #include "tests/support/check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -1,10 +1,11 @@
-#include "coordinator/prober.h"
+#include "common/prober.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/allocate.h"
-#include "coordinator/replies.h"
+#include "common/records.h"
+#include "common/replies.h"
 
 #define REPLY_MAX_BYTES 4096
 
@@ -55,7 +56,9 @@ static void take(struct probe *probe, const struct clock_reply *reply, struct in
         reading->skew = skew;
     reading->heard = true;
     reading->synchronized = reply->synchronized;
+    reading->knows_error = reply->knows_error;
     reading->max_error_ns = reply->max_error_ns;
+    reading->wants_confirmation = reply->wants_confirmation;
 }
 
 static void on_done(void *arg, const struct error *err, const struct http_result *result) {

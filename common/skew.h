@@ -3,8 +3,8 @@
  * An offset is positive when the other clock is ahead.  Beside it stands its bound: the truth lies
  * within offset +- bound whatever the paths' asymmetry, as long as neither clock stepped during the
  * exchange (the prober drops those). */
-#ifndef SNOWFLEET_COORDINATOR_SKEW_H
-#define SNOWFLEET_COORDINATOR_SKEW_H
+#ifndef SNOWFLEET_COMMON_SKEW_H
+#define SNOWFLEET_COMMON_SKEW_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,6 +60,18 @@ struct skew_facts {
 enum skew_verdict skew_judge(const struct skew_facts *facts);
 /* The verdict on a distance alone, for fleets too small to say who is wrong. */
 enum skew_verdict skew_judge_distance(struct skew_distance distance);
+
+/* What a worker's clock said when it was last asked (prober.h). */
+struct clock_reading {
+    bool heard;       /* it answered; else nothing below counts but reason */
+    struct skew skew; /* from the asker's clock */
+    bool synchronized;
+    bool knows_error;        /* else max_error_ns is INT64_MAX and no claim */
+    int64_t max_error_ns;    /* as it claims */
+    bool wants_confirmation; /* stepped, and not confirmed since */
+    uint64_t boot_ms;        /* when it was measured; 0: never asked */
+    char reason[256];        /* why it was not heard */
+};
 
 #define SKEW_EXIT_OK 0
 #define SKEW_EXIT_WARN 1

@@ -1,4 +1,4 @@
-#include "coordinator/skew.h"
+#include "common/skew.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /* replies.h - [pure] what workers and coordinators answer to our questions, read strictly. */
-#ifndef SNOWFLEET_COORDINATOR_REPLIES_H
-#define SNOWFLEET_COORDINATOR_REPLIES_H
+#ifndef SNOWFLEET_COMMON_REPLIES_H
+#define SNOWFLEET_COMMON_REPLIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,8 +12,10 @@
 struct clock_reply {
     int64_t receive_ns, transmit_ns;
     int64_t boot_ns;
-    bool synchronized;    /* as its kernel says */
-    int64_t max_error_ns; /* the kernel's bound */
+    bool synchronized;       /* as its kernel says */
+    bool knows_error;        /* else max_error_ns was null, and is INT64_MAX here */
+    int64_t max_error_ns;    /* the bound on its error, as the worker claims it */
+    bool wants_confirmation; /* stepped, and not confirmed since: no witness; may be missing */
 };
 enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *reply,
                               struct error *err);

@@ -3,14 +3,14 @@
  *
  * An exchange during which our own clock was stepped is dropped; what a slew moved widens the
  * bound. */
-#ifndef SNOWFLEET_COORDINATOR_PROBER_H
-#define SNOWFLEET_COORDINATOR_PROBER_H
+#ifndef SNOWFLEET_COMMON_PROBER_H
+#define SNOWFLEET_COMMON_PROBER_H
 
 #include <stdint.h>
 
 #include "common/clock.h"
 #include "common/http_client.h"
-#include "coordinator/cluster.h"
+#include "common/skew.h"
 
 /* reading->heard is false when not a single exchange succeeded; reason says why.  Runs once, from
  * the loop, also when the client is closed. */

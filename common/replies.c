@@ -1,4 +1,4 @@
-#include "coordinator/replies.h"
+#include "common/replies.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -16,14 +16,16 @@ enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *
                               struct error *err) {
     struct fields fields;
     struct clock_reply read = {.receive_ns = 0};
-    uint64_t receive_ns = 0, transmit_ns = 0, boot_ns = 0, max_error_ns = 0;
+    uint64_t receive_ns = 0, transmit_ns = 0, boot_ns = 0, max_error_ns = INT64_MAX;
     json_t *record = fields_open(&fields, "/v1/clock", text, len, err);
 
     fields_wide(&fields, "receive_ns", INT64_MAX, &receive_ns);
     fields_wide(&fields, "transmit_ns", INT64_MAX, &transmit_ns);
     fields_wide(&fields, "boot_ns", INT64_MAX, &boot_ns);
-    fields_wide(&fields, "max_error_ns", INT64_MAX, &max_error_ns);
+    fields_wide_or_null(&fields, "max_error_ns", INT64_MAX, &max_error_ns, &read.knows_error);
     fields_flag(&fields, "synchronized", &read.synchronized);
+    if (fields_has(&fields, "wants_confirmation"))
+        fields_flag(&fields, "wants_confirmation", &read.wants_confirmation);
     json_decref(record);
     if (fields.status != STATUS_OK)
         return fields.status;
