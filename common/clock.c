@@ -16,9 +16,6 @@
 #define NS_PER_S INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
 
-#define STEP_MIN_NS NS_PER_MS
-#define SLEW_PER_MILLE 1
-
 /* The two clocks cannot be read at one moment.  A thread interrupted between the readings would
  * see a step that never was, so the wall clock is read between two looks at the boot clock, and
  * again when these lie further apart than this. */
@@ -85,22 +82,6 @@ enum status clock_quality(struct clock_quality *quality, struct error *err) {
         .frequency_ppb = kernel.freq * INT64_C(1000) / 65536, /* in ppm, 16 bits of fraction */
     };
     return STATUS_OK;
-}
-
-int64_t clock_watch_step(struct clock_watch *watch, struct instant_ns now) {
-    struct instant_ns last = watch->last;
-    bool started = watch->started;
-    int64_t elapsed_ns, change_ns, explained_ns;
-
-    *watch = (struct clock_watch){.started = true, .last = now};
-    if (!started)
-        return 0;
-    elapsed_ns = now.boot_ns - last.boot_ns;
-    change_ns = (now.wall_ns - last.wall_ns) - elapsed_ns;
-    explained_ns = STEP_MIN_NS;
-    if (elapsed_ns > 0)
-        explained_ns += elapsed_ns / 1000 * SLEW_PER_MILLE;
-    return change_ns > explained_ns || change_ns < -explained_ns ? change_ns : 0;
 }
 
 #ifdef SNOWFLEET_TEST_CLOCK
