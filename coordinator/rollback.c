@@ -1,11 +1,11 @@
 #include "coordinator/rollback.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/allocate.h"
+#include "common/history.h"
 #include "common/log.h"
 #include "common/records.h"
 
@@ -13,13 +13,11 @@
 
 struct rollback {
     struct rollback_config config;
-    int64_t highest;        /* revision seen so far, in this history */
-    int64_t highest_before; /* as it was when the fence was sent */
-    uint64_t sent_boot_ms;  /* of the fence on its way */
-    uint64_t held_boot_ms;  /* when the last one that held was sent; 0: none */
+    struct history history;
+    struct history_mark mark; /* of the fence on its way */
+    uint64_t sent_boot_ms;    /* likewise */
+    uint64_t held_boot_ms;    /* when the last one that held was sent; 0: none */
     bool asking, freezing;
-    char era[HEX128_CHARS + 1]; /* ours; "" before meta was read */
-    char alarm[RECORD_REASON_MAX];
 };
 
 struct rollback *rollback_new(const struct rollback_config *config) {
@@ -34,7 +32,7 @@ void rollback_free(struct rollback *rollback) {
 }
 
 const char *rollback_alarm(const struct rollback *rollback) {
-    return rollback->alarm;
+    return rollback->history.alarm;
 }
 
 /* Which era it is that we live in; later ones only a fence tells. */
@@ -42,17 +40,16 @@ static void learn_era(struct rollback *rollback, const struct etcd_event *event)
     struct error unreadable;
     struct meta meta;
 
-    if (!rollback->era[0] &&
+    if (!rollback->history.era[0] &&
         meta_parse(event->value, event->value_len, &meta, &unreadable) == STATUS_OK)
-        memcpy(rollback->era, meta.era, sizeof rollback->era);
+        history_meta(&rollback->history, &meta);
 }
 
 void rollback_events(struct rollback *rollback, const struct etcd_event *events, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == ETCD_EVENT_RESET)
             continue;
-        if (events[i].mod_revision > rollback->highest)
-            rollback->highest = events[i].mod_revision;
+        history_saw(&rollback->history, events[i].mod_revision);
         if (events[i].kind == ETCD_EVENT_PUT &&
             strcmp(events[i].key, rollback->config.keys->meta) == 0)
             learn_era(rollback, &events[i]);
@@ -71,7 +68,7 @@ static void on_frozen(void *arg, const struct error *err, const struct etcd_txn_
     rollback->freezing = false;
     if (!err && result->succeeded)
         log_warn("rollback", "froze the cluster: snowfleetctl recover comes next",
-                 LOG_STR("reason", rollback->alarm));
+                 LOG_STR("reason", rollback->history.alarm));
 }
 
 /* What failed, or met another meta, is done again after the next fence. */
@@ -96,7 +93,7 @@ static void freeze(struct rollback *rollback, const struct meta *meta, const cha
     frozen.mode = META_FROZEN;
     frozen.serial++;
     snprintf(frozen.reason, sizeof frozen.reason, RECORD_ROLLBACK_REASON " %.100s",
-             rollback->alarm);
+             rollback->history.alarm);
     put.value = text = meta_format(&frozen, before);
     rollback->freezing = true;
     etcd->txn(etcd->self,
@@ -112,47 +109,23 @@ static void freeze(struct rollback *rollback, const struct meta *meta, const cha
 
 /* ---- the fence ---- */
 
-static void find_alarm(const struct rollback *rollback, const struct meta *meta, int64_t revision,
-                       char alarm[static RECORD_REASON_MAX]) {
-    if (!meta)
-        snprintf(alarm, RECORD_REASON_MAX, "meta of era %.32s is gone", rollback->era);
-    else if (strcmp(meta->era, rollback->era) != 0)
-        snprintf(alarm, RECORD_REASON_MAX, "era %.32s came after %.32s", meta->era, rollback->era);
-    else if (revision < rollback->highest_before)
-        snprintf(alarm, RECORD_REASON_MAX, "revision %" PRId64 " came after %" PRId64, revision,
-                 rollback->highest_before);
-}
-
-/* recover made it, out of ours: from here on revisions count anew. */
-static void follow(struct rollback *rollback, const struct meta *meta, int64_t revision) {
-    if (rollback->era[0])
-        log_info("rollback", "a new era", LOG_STR("era", meta->era),
-                 LOG_STR("before", rollback->era));
-    memcpy(rollback->era, meta->era, sizeof rollback->era);
-    rollback->highest = rollback->highest_before = revision;
-    rollback->alarm[0] = '\0';
-}
-
 static void judge(struct rollback *rollback, const struct meta *meta, const char *value,
                   int64_t revision) {
-    char alarm[RECORD_REASON_MAX] = "";
+    struct history *history = &rollback->history;
+    char before[HEX128_CHARS + 1], found[RECORD_REASON_MAX];
 
-    if (meta && (!rollback->era[0] || meta_earlier_era(meta, rollback->era)))
-        follow(rollback, meta, revision);
-    if (rollback->era[0])
-        find_alarm(rollback, meta, revision, alarm);
-    if (alarm[0] && !rollback->alarm[0]) {
-        memcpy(rollback->alarm, alarm, sizeof alarm);
+    memcpy(before, history->era, sizeof before);
+    if (history_fenced(history, &rollback->mark, meta, revision, found) == HISTORY_FOLLOWED &&
+        before[0])
+        log_info("rollback", "a new era", LOG_STR("era", history->era), LOG_STR("before", before));
+    if (found[0] && history_alarm(history, found))
         log_error("rollback", "etcd's history went back: nothing is assigned any more",
-                  LOG_STR("reason", alarm));
-    }
-    if (rollback->alarm[0]) {
+                  LOG_STR("reason", found));
+    if (history->alarm[0]) {
         if (meta)
             freeze(rollback, meta, value);
         return;
     }
-    if (revision > rollback->highest)
-        rollback->highest = revision;
     rollback->held_boot_ms = rollback->sent_boot_ms;
     rollback->config.held(rollback->config.arg);
 }
@@ -167,7 +140,7 @@ static void on_fence(void *arg, const struct error *err, const struct etcd_txn_r
     rollback->asking = false;
     if (err)
         return;
-    read = &result->results[0];
+    read = &result->results[HISTORY_FENCE_META];
     readable = read->n_kvs > 0 && meta_parse(read->kvs[0].value, read->kvs[0].value_len, &meta,
                                              &unreadable) == STATUS_OK;
     if (read->n_kvs > 0 && !readable)
@@ -176,25 +149,20 @@ static void on_fence(void *arg, const struct error *err, const struct etcd_txn_r
           result->revision);
 }
 
-/* Deletes what never exists: that goes by way of the log and changes nothing. */
 bool rollback_fence(struct rollback *rollback) {
-    const struct keys *keys = rollback->config.keys;
     const struct etcd *etcd = &rollback->config.etcd;
-    char nobody[HEX128_CHARS + 1], absent[KEY_MAX];
-    const struct etcd_op ops[] = {{.kind = ETCD_RANGE, .key = keys->meta},
-                                  {.kind = ETCD_DELETE, .key = absent}};
+    struct history_fence fence;
     uint64_t now = boot_now(rollback);
 
-    if (!rollback->alarm[0] && rollback->held_boot_ms && now < rollback->held_boot_ms + HOLDS_MS)
+    if (!rollback->history.alarm[0] && rollback->held_boot_ms &&
+        now < rollback->held_boot_ms + HOLDS_MS)
         return true;
     if (rollback->asking)
         return false;
-    memset(nobody, '0', HEX128_CHARS);
-    nobody[HEX128_CHARS] = '\0';
-    keys_assign(keys, nobody, absent);
     rollback->asking = true;
     rollback->sent_boot_ms = now;
-    rollback->highest_before = rollback->highest;
-    etcd->txn(etcd->self, &(struct etcd_txn){.then = ops, .n_then = 2}, on_fence, rollback);
+    rollback->mark = history_mark(&rollback->history);
+    history_fence_build(&fence, rollback->config.keys);
+    etcd->txn(etcd->self, &fence.txn, on_fence, rollback);
     return false;
 }
