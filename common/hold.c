@@ -63,6 +63,10 @@ void hold_look_again_later(struct hold *hold, struct instant now) {
 }
 
 enum status hold_may_claim(const struct hold *hold, struct error *err) {
+    if (hold->trust == HOLD_WENT_BACK)
+        return error_set(err, STATUS_UNAVAILABLE, "etcd's history went back");
+    if (hold->trust == HOLD_DOUBTED)
+        return error_set(err, STATUS_UNAVAILABLE, "etcd's history may have gone back");
     if (!hold->meta_text)
         return error_set(err, STATUS_UNAVAILABLE, "meta is missing or unreadable");
     if (hold->meta.mode == META_FROZEN)
@@ -289,6 +293,10 @@ void hold_ceiling(struct hold *hold, struct instant now, const char *value, size
         hold->ceiling_ms = ceiling_ms;
 }
 
+void hold_trust(struct hold *hold, enum hold_trust trust) {
+    hold->trust = trust;
+}
+
 enum status hold_offer(struct hold *hold, struct instant now, uint16_t machine_id,
                        const char *hor_value, size_t len, struct error *err) {
     struct horizon found;
@@ -394,12 +402,17 @@ void hold_answered(struct hold *hold, struct instant now, const struct error *er
                    const struct etcd_txn_result *result) {
     enum hold_request request = hold->request;
     bool ours = !hold->request_abandoned;
+    struct error disbelieved;
 
     assert(request != HOLD_REQUEST_NONE);
     hold->request = HOLD_REQUEST_NONE;
     hold->request_abandoned = false;
     if (!ours)
         return;
+    if (!err && hold->trust != HOLD_TRUSTED && hold->phase != HOLD_RELEASING) {
+        error_set(&disbelieved, STATUS_UNKNOWN, "an answer of an etcd whose history is in doubt");
+        err = &disbelieved;
+    }
     if (err) {
         answered_failure(hold, now, request, err);
         return;

@@ -101,7 +101,8 @@ enum hold_reason {
     HOLD_WINDOW,      /* "window": --window is above meta's max_window: refuses to claim */
     HOLD_NO_ETCD,     /* "etcd": no answer, or it refuses; see hold_error() */
     HOLD_NO_SPACE,    /* "etcd out of space" */
-    HOLD_ROLLBACK,    /* "rollback": an older value of its own came back; serve to the limit */
+    HOLD_ROLLBACK,    /* "rollback": an older value of its own came back, or HOLD_WENT_BACK was
+                         told; serve to the limit */
     HOLD_FOREIGN_OWN, /* "own key changed": somebody else wrote own/ by hand */
     HOLD_GIVE_UP,     /* "give up": ordered to hand this machine ID back */
     HOLD_FOREIGN_ERA  /* "era" */
@@ -146,10 +147,19 @@ void hold_meta(struct hold *hold, struct instant now, const char *value, size_t 
 /* The ceiling as read or watched; NULL when the key is absent.  Only the transaction decides, this is
  * for planning; but a missing or unreadable one means neither claims nor extensions. */
 void hold_ceiling(struct hold *hold, struct instant now, const char *value, size_t len);
+/* Whether what etcd says can be rested on, as history.h tells: told before hold_answered() too.  While it
+ * cannot, the generation serves to its limit; there are no claims, no extensions and no resuming, and
+ * an answer counts as none (but while it releases: that only gives back). */
+enum hold_trust {
+    HOLD_TRUSTED,
+    HOLD_DOUBTED,  /* until a fence tells */
+    HOLD_WENT_BACK /* until meta names an era that follows ours */
+};
+void hold_trust(struct hold *hold, enum hold_trust trust);
 /* Offers a slot with V(hor) as read.  Only in SEEKING.
  *   STATUS_OK           taken up: CLAIMING
  *   STATUS_REFUSED      horizon too far ahead, out of range, or reserved: offer another one
- *   STATUS_UNAVAILABLE  no claim can be made now (no meta, frozen, window): try again later */
+ *   STATUS_UNAVAILABLE  no claim can be made now (no meta, frozen, window, trust): try again later */
 enum status hold_offer(struct hold *hold, struct instant now, uint16_t machine_id,
                        const char *hor_value, size_t len, struct error *err);
 void hold_granted(struct hold *hold, struct instant now, const struct error *err, int64_t lease_id,

@@ -23,6 +23,7 @@ struct hold {
     char era[HEX128_CHARS + 1]; /* the era this process lives in; "" before the first meta */
     uint64_t ceiling_ms;        /* UINT64_MAX: not known */
     bool ceiling_missing;       /* it was looked for, and is absent or unreadable: no default */
+    enum hold_trust trust;
 
     /* The slot being claimed or held. */
     uint16_t machine_id;

@@ -65,6 +65,11 @@ static void send_claim(struct hold *hold, struct instant now, uint64_t h0, struc
 static bool step_claiming(struct hold *hold, struct instant now, struct hold_act *act) {
     struct error err;
 
+    if (hold->trust != HOLD_TRUSTED) {
+        hold_give_slot_back(
+            hold); /* nothing is issued from it yet: with its lease it goes by itself */
+        return false;
+    }
     if (hold->must_read) {
         send_read(hold, act);
         return true;
@@ -121,6 +126,8 @@ static bool step_resume(struct hold *hold, struct instant now, struct hold_act *
 static bool step_open(struct hold *hold, struct instant now, struct hold_act *act) {
     struct horizon next;
 
+    if (hold->trust != HOLD_TRUSTED)
+        return false;
     if (hold->must_read || hold->poll) {
         send_read(hold, act);
         return true;
@@ -256,7 +263,7 @@ const char *hold_reason_name(enum hold_reason reason) {
 static enum hold_reason reason_of(const struct hold *hold, struct instant now) {
     if (hold->phase == HOLD_HALTED)
         return HOLD_FOREIGN_ERA;
-    if (hold->rollback)
+    if (hold->rollback || hold->trust == HOLD_WENT_BACK)
         return HOLD_ROLLBACK;
     if (hold->meta_missing)
         return HOLD_NO_META;
