@@ -11,8 +11,9 @@ struct holder {
     struct hold *hold;
     uv_timer_t *timer; /* the loop's once closed */
     bool seeking;
-    unsigned revoking;     /* revocations that etcd has not answered yet */
-    struct hold_view seen; /* as last logged */
+    unsigned revoking;        /* revocations that etcd has not answered yet */
+    struct history_mark mark; /* of the transaction under way */
+    struct hold_view seen;    /* as last logged */
     struct log_repeat trouble;
 };
 
@@ -20,6 +21,15 @@ static void pump(struct holder *holder);
 
 static struct instant now_of(const struct holder *holder) {
     return clock_now(&holder->config.clock);
+}
+
+/* Before it decides anything. */
+static void tell_trust(struct holder *holder) {
+    const struct history *history = holder->config.history;
+
+    hold_trust(holder->hold, history->alarm[0]          ? HOLD_WENT_BACK
+                             : history_trusted(history) ? HOLD_TRUSTED
+                                                        : HOLD_DOUBTED);
 }
 
 static void on_granted(void *arg, const struct error *err, int64_t lease_id, int64_t ttl_s) {
@@ -50,7 +60,8 @@ static void on_answered(void *arg, const struct error *err, const struct etcd_tx
     if (err && err->status == STATUS_CANCELLED)
         return;
     if (!err)
-        holder->config.revision(holder->config.arg, result->revision);
+        history_answered(holder->config.history, &holder->mark, result->revision);
+    tell_trust(holder);
     hold_answered(holder->hold, now_of(holder), err, result);
     pump(holder);
 }
@@ -85,7 +96,10 @@ static void carry_out(struct holder *holder, const struct hold_act *act) {
         holder->revoking++;
         etcd->lease_revoke(etcd->self, act->lease_id, on_revoked, holder);
         break;
-    case HOLD_TXN: etcd->txn(etcd->self, act->txn, on_answered, holder); break;
+    case HOLD_TXN:
+        holder->mark = history_mark(holder->config.history);
+        etcd->txn(etcd->self, act->txn, on_answered, holder);
+        break;
     case HOLD_INSTALL: order(holder, SERVING_INSTALL, act); break;
     case HOLD_RAISE: order(holder, SERVING_RAISE, act); break;
     case HOLD_DROP: order(holder, SERVING_DROP, act); break;
@@ -111,7 +125,8 @@ static void log_moves(struct holder *holder) {
     if (view->resumes_total > before.resumes_total)
         log_info("hold", "resumed without a gap", LOG_INT("machine_id", view->machine_id),
                  LOG_STR("claim", view->claim), LOG_U64("limit_ms", view->limit_ms));
-    if (view->reason != before.reason && view->reason == HOLD_ROLLBACK)
+    if (view->reason != before.reason && view->reason == HOLD_ROLLBACK &&
+        !holder->config.history->alarm[0]) /* that is logged, and not for each machine ID */
         log_error("hold", "etcd went back in time: no extension, serving to the limit",
                   LOG_INT("machine_id", view->machine_id), LOG_U64("limit_ms", view->limit_ms));
     if (err->message[0])
@@ -129,6 +144,7 @@ static void pump(struct holder *holder) {
     struct instant now = now_of(holder);
     struct hold_act act;
 
+    tell_trust(holder);
     while (hold_next(holder->hold, now, &act) != HOLD_NOTHING)
         carry_out(holder, &act);
     log_moves(holder);
@@ -184,8 +200,10 @@ bool holder_seeking(const struct holder *holder) {
 
 enum status holder_offer(struct holder *holder, uint16_t machine_id, const char *hor_value,
                          size_t len, struct error *err) {
-    enum status status = hold_offer(holder->hold, now_of(holder), machine_id, hor_value, len, err);
+    enum status status;
 
+    tell_trust(holder);
+    status = hold_offer(holder->hold, now_of(holder), machine_id, hor_value, len, err);
     if (status == STATUS_OK)
         holder->seeking = false;
     holder_kick(holder);

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/etcd.h"
+#include "common/history.h"
 #include "common/hold.h"
 #include "worker/serving.h"
 
@@ -23,10 +24,9 @@ struct holder_config {
     struct etcd etcd;
     struct hold_config hold;
     struct serving *serving; /* outlives the holder */
-    /* Its phase, its limit or what it needs has changed.  Not called from inside holder_...(). */
+    struct history *history; /* likewise; each answer is held against it */
+    /* Its phase, its limit, what it needs or what it makes of etcd has changed.  Not called from inside holder_...(). */
     void (*changed)(void *arg);
-    /* etcd answered at this revision of its store. */
-    void (*revision)(void *arg, int64_t revision);
     void *arg;
 };
 

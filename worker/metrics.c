@@ -125,6 +125,8 @@ static void write_loops(FILE *out, const struct report *report) {
 }
 
 static void write_etcd(FILE *out, const struct worker_view *view) {
+    gauge(out, "rollback", view->rollback,
+          "1 after etcd's history went back, until snowfleetctl recover has made a new era.");
     gauge(out, "etcd_reachable", view->etcd_error[0] ? 0 : 1,
           "1 when etcd's last answer was good.");
     counter(out, "etcd_requests_total", view->etcd_requests_total, "Requests to etcd.");

@@ -59,6 +59,7 @@ struct worker_view {
     struct meta meta; /* when has_meta: the last that was seen */
     uint64_t window_ms;
     uint64_t lease_ttl_s;
+    bool rollback; /* etcd's history went back */
     size_t n_machines;
     struct view_machine machines[RECORD_MACHINES_MAX];
     /* The link to etcd. */

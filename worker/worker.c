@@ -152,6 +152,7 @@ static void on_failed(void *arg, const struct error *err) {
 static void seek_and_tell(struct worker *worker) {
     char *text;
 
+    worker_look_at_history(worker, worker_now(worker));
     worker_search(worker);
     text = worker_node_text(worker);
     registration_set(worker->registration, text);
@@ -345,8 +346,8 @@ static struct holder *start_holder(struct worker_slot *slot) {
                  .retry_max_ms = WORKER_RETRY_MAX_MS,
                  .random = random_for_hold},
         .serving = slot->serving,
+        .history = &worker->history,
         .changed = worker_changed,
-        .revision = worker_saw_revision,
         .arg = worker};
 
     return holder_new(&holder);

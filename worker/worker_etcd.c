@@ -11,10 +11,12 @@ void worker_key(struct worker *worker, const char *key, const char *value, size_
     worker->heard = true;
     keys_assign(&worker->keys, worker->self.instance, assign_key);
     if (strcmp(key, worker->keys.meta) == 0) {
-        bool had_meta = worker->has_meta;
+        bool had_meta = worker->has_meta, knew_meta = worker->knows_meta;
 
         worker->has_meta = value && meta_parse(value, len, &worker->meta, &ignored) == STATUS_OK;
         worker->knows_meta = worker->knows_meta || worker->has_meta;
+        if (worker->has_meta)
+            worker_history_meta(worker, knew_meta);
         if (worker->has_meta && !had_meta)
             seek_resume(&worker->seek); /* what it paused for may be over */
         for (size_t i = 0; i < worker->n_slots; i++)
@@ -54,7 +56,10 @@ static void on_polled(void *arg, const struct error *err, const struct etcd_txn_
     worker->polling = false;
     if (err)
         return;
-    worker_saw_revision(worker, result->revision);
+    if (!history_answered(&worker->history, &worker->polling_mark, result->revision)) {
+        worker_changed(worker); /* a fence reads again what it says */
+        return;
+    }
     for (size_t i = 0; i < POLLS; i++)
         if (result->results[i].n_kvs > 0)
             worker_key(worker, result->results[i].kvs[0].key, result->results[i].kvs[0].value,
@@ -75,6 +80,7 @@ void worker_poll_etcd(struct worker *worker, struct instant now) {
     keys_assign(&worker->keys, worker->self.instance, assign_key);
     worker->polling = true;
     worker->polled_boot_ms = now.boot_ms;
+    worker->polling_mark = history_mark(&worker->history);
     worker->etcd.txn(worker->etcd.self, &txn, on_polled, worker);
 }
 

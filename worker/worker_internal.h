@@ -2,6 +2,7 @@
  *
  *   worker.c         start, watch on the clock, drain, end
  *   worker_etcd.c    what etcd tells: the watch, and polls beside it
+ *   worker_history.c whether etcd's history went back
  *   worker_slots.c   finding slots for the holders: the talk with the leader, or choosing alone
  *   worker_state.c   the state file: its opening, and what is noted in it
  *   worker_tokens.c  the file of tokens that clients need: its opening, and its changes
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "common/history.h"
 #include "common/keys.h"
 #include "common/log.h"
 #include "common/records.h"
@@ -71,7 +73,6 @@ struct worker {
     struct state_file *state_file; /* standalone */
     struct state_record state;     /* as it was at the start */
     struct evidence *evidence;     /* with etcd */
-    uint64_t revision;             /* the highest that etcd has shown in this era */
 
     struct token_file *tokens; /* NULL: clients need none */
 
@@ -79,9 +80,14 @@ struct worker {
     struct etcd_http *etcd_http;
     struct etcd etcd;
     struct etcd_watch *watch;
+    struct history history;
+    bool fencing; /* a fence is under way */
+    struct history_mark fence_mark;
+    uint64_t fenced_boot_ms; /* when it was sent; 0: never */
     struct registration *registration;
     struct seek seek;
     bool reading; /* a read for the search is under way */
+    struct history_mark reading_mark;
     enum seek_move reading_for;
     uint16_t reading_id;
     uint64_t given_up_until_boot_ms[MACHINE_IDS]; /* ordered to give it up: not taken before */
@@ -107,6 +113,7 @@ struct worker {
     int64_t last_step_ns;
     uint64_t polled_boot_ms;
     bool polling;
+    struct history_mark polling_mark;
 
     enum worker_drain drain;
     uint64_t drain_began_boot_ms;
@@ -135,6 +142,12 @@ void worker_key(struct worker *worker, const char *key, const char *value, size_
 void worker_poll_etcd(struct worker *worker, struct instant now);
 void worker_start_etcd(struct worker *worker);
 
+/* ---- worker_history.c ---- */
+/* meta was read or watched; knew_meta: not for the first time. */
+void worker_history_meta(struct worker *worker, bool knew_meta);
+/* Sends a fence when one is due. */
+void worker_look_at_history(struct worker *worker, struct instant now);
+
 /* ---- worker_slots.c ---- */
 void worker_search(struct worker *worker);
 /* assign/<instance> */
@@ -147,8 +160,6 @@ char *worker_node_text(const struct worker *worker);
 enum status worker_open_state(struct worker *worker, struct error *err);
 /* The machine IDs that the file names become wanted ones. */
 void worker_want_former(struct worker *worker);
-/* etcd answered with this revision; arg is the worker. */
-void worker_saw_revision(void *arg, int64_t revision);
 void worker_note_evidence(struct worker *worker, const struct worker_view *view);
 
 /* ---- worker_tokens.c ---- */

@@ -130,8 +130,10 @@ static void on_read(void *arg, const struct error *err, const struct etcd_txn_re
     worker->reading = false;
     if (err) {
         seek_pause(&worker->seek, worker_now(worker), err->message);
+    } else if (!history_answered(&worker->history, &worker->reading_mark, result->revision)) {
+        seek_pause(&worker->seek, worker_now(worker),
+                   "etcd answered with an older revision than before");
     } else {
-        worker_saw_revision(worker, result->revision);
         take_single(worker, worker->keys.meta, &result->results[READ_META]);
         take_single(worker, worker->keys.ceil, &result->results[READ_CEIL]);
         if (worker->reading_for == SEEK_TRY)
@@ -161,6 +163,7 @@ static void read_slots(struct worker *worker, enum seek_move move, uint16_t mach
         ops[READ_OWN] = (struct etcd_op){.kind = ETCD_RANGE, .key = own};
     }
     worker->reading = true;
+    worker->reading_mark = history_mark(&worker->history);
     worker->reading_for = move;
     worker->reading_id = machine_id;
     worker->etcd.txn(worker->etcd.self, &txn, on_read, worker);

@@ -103,7 +103,9 @@ static enum status start_evidence(struct worker *worker, struct error *err) {
     worker->evidence = evidence_new(&worker->loop, &worker->config->clock, worker->state_file,
                                     &worker->state);
     worker->state_file = NULL; /* handed over */
-    worker->revision = worker->state.revision;
+    /* Below what it saw last, etcd is not the one that it was. */
+    worker->history.highest = (int64_t)worker->state.revision;
+    memcpy(worker->history.era, worker->state.era, sizeof worker->history.era);
     return STATUS_OK;
 }
 
@@ -132,13 +134,6 @@ void worker_want_former(struct worker *worker) {
     }
 }
 
-void worker_saw_revision(void *arg, int64_t revision) {
-    struct worker *worker = arg;
-
-    if ((uint64_t)revision > worker->revision)
-        worker->revision = (uint64_t)revision;
-}
-
 static void note_meta(struct state_record *record, const struct meta *meta) {
     record->epoch_ms = meta->epoch_ms;
     memcpy(record->era, meta->era, sizeof record->era);
@@ -154,12 +149,12 @@ void worker_note_evidence(struct worker *worker, const struct worker_view *view)
 
     if (!worker->evidence || !worker->has_meta)
         return;
+    if (strcmp(worker->meta.era, worker->history.era) != 0)
+        return; /* not ours, or not known to be: what is kept stands for the era that is */
     record = *evidence_record(worker->evidence);
-    if (strcmp(record.era, worker->meta.era) != 0 && record.era[0])
-        worker->revision = 0; /* another history counts anew */
     note_meta(&record, &worker->meta);
     memcpy(record.host, worker->host, sizeof record.host);
-    record.revision = worker->revision;
+    record.revision = (uint64_t)worker->history.highest;
     for (size_t i = view->n_machines; i-- > 0;) { /* so that the first slot's comes first */
         const struct hold_view *hold = &view->machines[i].hold;
         struct state_machine machine = {.machine_id = hold->machine_id,

@@ -10,7 +10,9 @@ static void reason_of(const struct worker *worker, const struct worker_slot *slo
     const struct error *err = slot->holder ? holder_error(slot->holder) : &none;
 
     out[0] = '\0';
-    if (view->reason == HOLD_NO_META && !err->message[0])
+    if (worker->history.alarm[0])
+        snprintf(out, size, "rollback: %s: run snowfleetctl recover", worker->history.alarm);
+    else if (view->reason == HOLD_NO_META && !err->message[0])
         snprintf(out, size, "meta missing: has snowfleetctl init been run for this cluster?");
     else if (view->reason == HOLD_WINDOW || view->reason == HOLD_NO_META)
         snprintf(out, size, "%s: %.200s", hold_reason_name(view->reason), err->message);
@@ -47,6 +49,7 @@ static void look_at_etcd(const struct worker *worker, struct worker_view *view) 
     view->has_meta = worker->knows_meta;
     if (worker->knows_meta)
         view->meta = worker->meta;
+    view->rollback = worker->history.alarm[0] != '\0';
     view->etcd_requests_total = stats->requests;
     view->etcd_failures_total = stats->failures;
     view->etcd_unknown_total = stats->unknown_outcomes;
@@ -76,6 +79,7 @@ void worker_publish(struct worker *worker) {
 
         machine->gauges = &worker->gauges[i];
         worker_slot_look(slot, &machine->hold);
+        view.rollback = view.rollback || machine->hold.reason == HOLD_ROLLBACK;
         if (!view.reason[0])
             reason_of(worker, slot, &machine->hold, view.reason, sizeof view.reason);
         if (machine->hold.has_generation) {

@@ -123,6 +123,7 @@ struct stub_holder {
     struct stub *stub;
     struct serving serving;
     struct etcd etcd; /* one of the clients */
+    struct history history;
     struct holder *holder;
     bool releasing;
     /* The transaction under way: a hold has one at a time. */
@@ -354,10 +355,6 @@ static void on_changed(void *arg) {
     (void)arg; /* the tick looks */
 }
 
-static void on_revision(void *arg, int64_t revision) {
-    (void)arg, (void)revision;
-}
-
 static void start_holder(struct stub *stub) {
     struct stub_holder *owner = &stub->holders[stub->n_started];
     const struct values *values = stub->values;
@@ -379,8 +376,8 @@ static void start_holder(struct stub *stub) {
                  .retry_max_ms = 2000,
                  .random = random_for_hold},
         .serving = &owner->serving,
-        .changed = on_changed,
-        .revision = on_revision};
+        .history = &owner->history,
+        .changed = on_changed};
 
     owner->stub = stub;
     owner->serving.owner = owner;
