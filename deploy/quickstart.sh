@@ -187,7 +187,7 @@ for i in 1 2; do
 done
 start_worker() { # NUMBER IDENTITY; a short lease, so that one need not wait long for what follows
     start "worker-$1" snowfleet-worker --identity "$2" --http-listen "127.0.0.1:$((base_port + 9 + $1))" \
-        --lease-ttl 5s --keepalive-interval 1s
+        --grpc-listen "127.0.0.1:$((base_port + 14 + $1))" --lease-ttl 5s --keepalive-interval 1s
 }
 for i in 1 2 3; do start_worker "$i" "demo/worker-$i"; done
 for i in 1 2 3; do until_true 60 "worker $i" curl -fsS "$(worker_url "$i")/readyz"; done

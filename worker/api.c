@@ -8,6 +8,7 @@
 #include "common/allocate.h"
 #include "common/quote.h"
 #include "worker/args.h"
+#include "worker/facts.h"
 #include "worker/openapi.h"
 #include "worker/render.h"
 #include "worker/report.h"
@@ -112,16 +113,6 @@ struct ids_call {
     bool claim, text;
 };
 
-/* The loop knows that it cannot serve, the control thread knows why. */
-static void add_reason(struct api *api, struct service_error *err) {
-    struct worker_view view;
-    size_t len = strlen(err->message);
-
-    view_read(api->board, &view);
-    if (view.state != WORKER_SERVING && view.reason[0])
-        snprintf(err->message + len, sizeof err->message - len, ": %s", view.reason);
-}
-
 static void on_ids(struct park_call *park_call, enum service_outcome outcome,
                    const struct service_error *err) {
     struct ids_call *call = (struct ids_call *)park_call;
@@ -135,7 +126,7 @@ static void on_ids(struct park_call *park_call, enum service_outcome outcome,
         reply(call->exchange, 200, call->text ? TEXT : JSON, body, len);
     } else {
         why = *err;
-        add_reason(call->api, &why);
+        facts_add_reason(call->api->board, &why);
         reply_error(call->exchange, &why, NULL);
     }
     service_ids_free(&park_call->ids);
@@ -191,47 +182,20 @@ static void handle_ids(const struct request *request) {
 
 /* ---- decode ---- */
 
-static bool find_epoch(const struct api *api, const struct worker_view *view, uint64_t *epoch_ms) {
-    if (api->service->serving)
-        *epoch_ms = api->service->generation.ids.epoch_ms;
-    else if (view->has_meta)
-        *epoch_ms = view->meta.epoch_ms;
-    else if (view->standalone)
-        *epoch_ms = view->standalone_epoch_ms;
-    else
-        return false;
-    return true;
-}
-
-/* This worker's own machine IDs are the ones it knows the holder of. */
-static const char *find_holder(const struct worker_view *view, uint16_t machine_id) {
-    for (size_t i = 0; i < view->n_machines; i++) {
-        const struct hold_view *hold = &view->machines[i].hold;
-
-        if (hold->has_generation && hold->machine_id == machine_id)
-            return view->identity;
-    }
-    return NULL;
-}
-
 static void decode(const struct request *request, int64_t id) {
-    static const struct service_error no_epoch = {
-        .code = "UNAVAILABLE",
-        .message = "the epoch is not known before etcd was read",
-        .retry_after_ms = 1000,
-    };
     struct worker_view view;
+    struct service_error err;
     uint64_t epoch_ms;
     char *body;
     size_t len;
 
     view_read(request->api->board, &view);
-    if (!find_epoch(request->api, &view, &epoch_ms)) {
-        reply_error(request->exchange, &no_epoch, NULL);
+    if (!facts_epoch(request->api->service, &view, &epoch_ms, &err)) {
+        reply_error(request->exchange, &err, NULL);
         return;
     }
     body = render_decoded(id, epoch_ms, wall_ms(request),
-                          find_holder(&view, snowflake_decode(id, epoch_ms).machine_id), &len);
+                          facts_holder(&view, snowflake_decode(id, epoch_ms).machine_id), &len);
     reply(request->exchange, 200, JSON, body, len);
 }
 
@@ -310,14 +274,12 @@ static void handle_live(const struct request *request) {
 static void handle_ready(const struct request *request) {
     struct worker_view view;
     struct report report = look(request, &view);
-    struct service_error why = {.retry_after_ms = 1000};
+    struct service_error why;
     char *body;
     size_t len;
 
-    if (request->api->draining)
-        view.state = WORKER_DRAINING; /* the order may be here before the view */
-    if (view_state(&view, wall_ms(request)) == WORKER_SERVING &&
-        service_ready(request->api->service, wall_ms(request), &why)) {
+    if (facts_ready(request->api->board, request->api->service, request->api->draining,
+                    wall_ms(request), &view, &why)) {
         body = report_ready(&report, &len);
         reply(request->exchange, 200, JSON, body, len);
     } else {

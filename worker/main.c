@@ -16,7 +16,9 @@
 
 struct values {
     struct shared_options shared;
-    char *identity, *http_listen, *advertise;
+    char *identity, *http_listen, *grpc_listen, *unix_socket, *advertise;
+    char *tls_cert_file, *tls_key_file, *tls_client_ca_file;
+    uint64_t max_connection_age_ms;
     uint64_t machine_ids, machine_id;
     bool machine_id_given;
     bool standalone, init, adopt;
@@ -53,6 +55,37 @@ static const struct option worker_options[] = {
      .argument = "HOST:PORT",
      .fallback = "127.0.0.1:8080",
      .help = "Where to serve HTTP; port 0 takes a free one, which is logged."},
+    {.name = "grpc-listen",
+     .type = OPTION_ADDRESS,
+     .offset = FIELD(grpc_listen),
+     .argument = "HOST:PORT",
+     .fallback = "127.0.0.1:50051",
+     .help = "Where to serve gRPC; port 0 takes a free one, which is logged.  Empty: no gRPC."},
+    {.name = "unix-socket",
+     .type = OPTION_STRING,
+     .offset = FIELD(unix_socket),
+     .argument = "PATH",
+     .help =
+         "Serve gRPC on a socket of this name too, without TLS; the umask says who may connect.  "
+         "A socket that a former process left there is replaced."},
+    {.name = "tls-cert-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(tls_cert_file),
+     .argument = "FILE",
+     .help =
+         "TLS on --grpc-listen, with this certificate (PEM, with its chain).  This file and the "
+         "next two are looked at once a second and read again when they change, for new "
+         "connections.  HTTP stays without TLS."},
+    {.name = "tls-key-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(tls_key_file),
+     .argument = "FILE",
+     .help = "The certificate's private key (PEM, without pass phrase)."},
+    {.name = "tls-client-ca-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(tls_client_ca_file),
+     .argument = "FILE",
+     .help = "Only clients with a certificate of one of these CAs (PEM) get a connection."},
     {.name = "advertise",
      .type = OPTION_STRING,
      .offset = FIELD(advertise),
@@ -188,8 +221,20 @@ static const struct option worker_options[] = {
      .fallback = "4096",
      .min = 1,
      .max = 100000,
-     .help = "For each serving thread; above it, clients are told 503, so that those that are "
-             "served have room: a connection costs up to 32 KiB."},
+     .help =
+         "For each serving thread, and as many again of gRPC; above it, clients are told 503 (of "
+         "gRPC: closed), so that those that are served have room: a connection costs up to 32 "
+         "KiB."},
+    {.name = "max-connection-age",
+     .type = OPTION_DURATION,
+     .offset = FIELD(max_connection_age_ms),
+     .argument = "DURATION",
+     .fallback = "10m",
+     .min = 0,
+     .max = 86400000,
+     .help =
+         "A gRPC connection that is so old, give or take a tenth, is ended in good order, so that "
+         "clients spread over new workers; 0s: never."},
     {.name = "client-token-file",
      .type = OPTION_STRING,
      .offset = FIELD(client_token_file),
@@ -214,7 +259,7 @@ static const struct option_set options = {
     .program = "snowfleet-worker",
     .usage = "[OPTION]...",
     .summary = "Holds machine IDs under leases in etcd, or one in a file of this machine with "
-               "--standalone, and serves unique 64-bit IDs over HTTP.",
+               "--standalone, and serves unique 64-bit IDs over HTTP and gRPC.",
     .tables = tables,
     .extra_environment = known_environment,
 };
@@ -256,10 +301,25 @@ static enum status check_standalone(const struct values *values, struct error *e
     return STATUS_OK;
 }
 
+static enum status check_tls(const struct values *values, struct error *err) {
+    bool cert = values->tls_cert_file != NULL, key = values->tls_key_file != NULL;
+
+    if (cert != key)
+        return error_set(err, STATUS_INVALID, "--tls-%s-file needs --tls-%s-file",
+                         cert ? "cert" : "key", cert ? "key" : "cert");
+    if (values->tls_client_ca_file && !cert)
+        return error_set(err, STATUS_INVALID, "--tls-client-ca-file needs --tls-cert-file");
+    if (cert && !values->grpc_listen[0])
+        return error_set(err, STATUS_INVALID, "--tls-cert-file needs --grpc-listen");
+    return STATUS_OK;
+}
+
 /* What no single option's range can say. */
 static enum status check(const struct values *values, struct error *err) {
     if (!values->http_listen[0])
         return error_set(err, STATUS_INVALID, "--http-listen: must be HOST:PORT");
+    if (check_tls(values, err) != STATUS_OK)
+        return err->status;
     if (values->standalone)
         return check_standalone(values, err);
     if (values->init || values->adopt)
@@ -284,6 +344,12 @@ static enum status make_config(struct values *values, struct worker_config *conf
         .cluster = values->shared.cluster,
         .identity = values->identity,
         .http_listen = values->http_listen,
+        .grpc_listen = values->grpc_listen,
+        .unix_socket = values->unix_socket,
+        .tls_cert_file = values->tls_cert_file,
+        .tls_key_file = values->tls_key_file,
+        .tls_client_ca_file = values->tls_client_ca_file,
+        .max_connection_age_ms = values->max_connection_age_ms,
         .advertise = values->advertise,
         .machine_ids = values->machine_ids,
         .machine_id = values->machine_id_given ? &values->machine_id_wanted : NULL,
@@ -308,10 +374,15 @@ static enum status make_config(struct values *values, struct worker_config *conf
     return etcd_options_config(&values->shared, &config->etcd, err);
 }
 
+static bool has_grpc(const struct worker_config *config) {
+    return config->grpc_listen[0] || config->unix_socket;
+}
+
 /* As many descriptors as the system lets us have.  Where they are too few for --max-connections,
  * fewer clients are taken: the link to etcd must not go without one. */
 static void fit_descriptors(struct worker_config *config) {
     uint64_t own = OWN_DESCRIPTORS + LOOP_DESCRIPTORS * config->machine_ids, room;
+    uint64_t servers = has_grpc(config) ? 2 : 1; /* each takes --max-connections */
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -320,7 +391,7 @@ static void fit_descriptors(struct worker_config *config) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    room = limit.rlim_cur > own ? (limit.rlim_cur - own) / config->machine_ids : 0;
+    room = limit.rlim_cur > own ? (limit.rlim_cur - own) / config->machine_ids / servers : 0;
     if (room >= config->max_connections)
         return;
     config->max_connections = room > 0 ? (unsigned)room : 1;

@@ -80,6 +80,18 @@ static void write_machines(FILE *out, const struct report *report, uint64_t wall
     }
 }
 
+static void write_grpc_calls(FILE *out, const struct report *report) {
+    head(out, "grpc_calls_total", "counter", "gRPC calls ended, by status code.");
+    for (size_t code = 0; code < GRPC_CODES; code++) {
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < report->n_loops; i++)
+            sum += load(&report->loops[i].grpc_calls_total[code]);
+        fprintf(out, "snowfleet_grpc_calls_total{code=\"%s\"} %" PRIu64 "\n",
+                grpc_code_name((enum grpc_code)code), sum);
+    }
+}
+
 /* Counters of the serving loops, whichever loop answers the scrape. */
 static void write_loops(FILE *out, const struct report *report) {
     static const struct {
@@ -108,6 +120,19 @@ static void write_loops(FILE *out, const struct report *report) {
         {"http_unauthenticated_total", "counter",
          "Requests refused for want of a bearer token that is known.",
          offsetof(struct loop_gauges, http_unauthenticated_total)},
+        {"grpc_connections", "gauge", "Open gRPC connections.",
+         offsetof(struct loop_gauges, grpc_connections)},
+        {"grpc_connections_total", "counter", "gRPC connections accepted.",
+         offsetof(struct loop_gauges, grpc_connections_total)},
+        {"grpc_refused_connections_total", "counter",
+         "gRPC connections closed at once, above --max-connections.",
+         offsetof(struct loop_gauges, grpc_refused_connections_total)},
+        {"grpc_accept_failures_total", "counter",
+         "gRPC connections not accepted for want of descriptors, tried again later.",
+         offsetof(struct loop_gauges, grpc_accept_failures_total)},
+        {"grpc_floods_total", "counter",
+         "gRPC connections ended for what they sent: pings, resets, frames without content.",
+         offsetof(struct loop_gauges, grpc_floods_total)},
     };
 
     head(out, "ids_issued_total", "counter", "IDs issued.");
@@ -122,6 +147,7 @@ static void write_loops(FILE *out, const struct report *report) {
         head(out, rows[r].name, rows[r].type, rows[r].help);
         fprintf(out, "snowfleet_%s %" PRIu64 "\n", rows[r].name, sum);
     }
+    write_grpc_calls(out, report);
 }
 
 static void write_etcd(FILE *out, const struct worker_view *view) {

@@ -42,18 +42,26 @@ static void arm(struct park *park, uint64_t wall_ms) {
         abort(); /* only a bug of ours can be the reason */
 }
 
+void park_leave(struct park *park, struct park_call *call) {
+    *call->link = call->next;
+    if (call->next)
+        call->next->link = call->link;
+    else
+        park->last = call->link;
+    call->link = NULL;
+    park->waiting--;
+}
+
 static struct park_call *pop(struct park *park) {
     struct park_call *call = park->first;
 
-    park->first = call->next;
-    if (!park->first)
-        park->last = &park->first;
-    park->waiting--;
+    park_leave(park, call);
     return call;
 }
 
 static void push(struct park *park, struct park_call *call) {
     call->next = NULL;
+    call->link = park->last;
     *park->last = call;
     park->last = &call->next;
     park->waiting++;

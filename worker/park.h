@@ -23,7 +23,7 @@ struct park_call {
                  const struct service_error *err);
     /* Has the client gone away?  Asked before IDs are spent on somebody who had to wait. */
     bool (*gone)(const struct park_call *call);
-    struct park_call *next; /* the park's */
+    struct park_call *next, **link; /* the park's; link is NULL when the call does not wait */
 };
 
 struct park;
@@ -33,6 +33,8 @@ enum status park_new(uv_loop_t *loop, const struct clock *clock, struct service 
                      struct park **park, struct error *err);
 /* Serves the call now if nobody waits before it, else when its turn comes. */
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call);
+/* Takes a call that waits out of the queue, done() does not run: its client gave up. */
+void park_leave(struct park *park, struct park_call *call);
 /* Something changed that they may have waited for. */
 void park_serve(struct park *park, uint64_t now_ms);
 /* Ends all calls with this failure. */

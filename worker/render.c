@@ -91,6 +91,10 @@ static char *spell(json_t *object, size_t *len) {
     return text;
 }
 
+bool render_is_future(uint64_t timestamp_ms, uint64_t now_ms) {
+    return timestamp_ms > now_ms + FUTURE_MS;
+}
+
 char *render_decoded(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
                      size_t *len) {
     struct snowflake_parts parts = snowflake_decode(id, epoch_ms);
@@ -104,7 +108,7 @@ char *render_decoded(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char 
     fields_put(answer, "timestamp_ms", fields_from_wide(parts.timestamp_ms));
     fields_put(answer, "machine_id", fields_from_number(parts.machine_id));
     fields_put(answer, "sequence", fields_from_number(parts.sequence));
-    fields_put(answer, "future", json_boolean(parts.timestamp_ms > now_ms + FUTURE_MS));
+    fields_put(answer, "future", json_boolean(render_is_future(parts.timestamp_ms, now_ms)));
     if (holder)
         fields_put(answer, "holder", fields_from_label(holder));
     return spell(answer, len);

@@ -15,6 +15,9 @@ char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len);
 /* One ID a line. */
 char *render_ids_text(const struct service_ids *ids, size_t *len);
 
+/* Is the time of an ID so late that a clock must be ahead, or that it counts from another epoch? */
+bool render_is_future(uint64_t timestamp_ms, uint64_t now_ms);
+
 /* holder: NULL when not known. */
 char *render_decoded(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
                      size_t *len);

@@ -11,6 +11,7 @@
 #include "common/http_server.h"
 #include "worker/api.h"
 #include "worker/park.h"
+#include "worker/rpc.h"
 #include "worker/service.h"
 
 #define TICK_MS 1000             /* for /livez; well below WORKER_STUCK_MS */
@@ -48,6 +49,7 @@ struct serving {
     struct api api;
     struct tokens *tokens; /* NULL: clients need none */
     struct http_server *http;
+    struct rpc *rpc;    /* NULL: no gRPC */
     uint64_t end_by_ms; /* by the loop's clock */
 };
 
@@ -61,6 +63,24 @@ static const struct service_error shutting_down = {
 
 static void store(_Atomic uint64_t *gauge, uint64_t value) {
     atomic_store_explicit(gauge, value, memory_order_relaxed);
+}
+
+static void publish_grpc(struct loop_gauges *gauges, const struct grpc_server *server) {
+    struct grpc_server_stats stats;
+
+    grpc_server_stats(server, &stats);
+    store(&gauges->grpc_connections, stats.connections);
+    store(&gauges->grpc_connections_total, stats.connections_total);
+    store(&gauges->grpc_refused_connections_total, stats.refused_connections_total);
+    store(&gauges->grpc_accept_failures_total, stats.accept_failures_total);
+    store(&gauges->grpc_floods_total, stats.floods_total);
+    for (size_t code = 0; code < GRPC_CODES; code++)
+        store(&gauges->grpc_calls_total[code], stats.calls_total[code]);
+}
+
+static unsigned count_busy(const struct serving *serving) {
+    return http_server_busy(serving->http) +
+           (serving->rpc ? grpc_server_busy(rpc_server(serving->rpc)) : 0);
 }
 
 /* Runs in every turn of the loop. */
@@ -82,7 +102,15 @@ static void on_publish(uv_prepare_t *handle) {
     store(&gauges->http_guard_refusals_total, stats.guard_refusals_total);
     store(&gauges->http_timeouts_total, stats.timeouts_total);
     store(&gauges->http_unauthenticated_total, serving->api.unauthenticated_total);
-    atomic_store_explicit(&serving->busy, http_server_busy(serving->http), memory_order_relaxed);
+    if (serving->rpc)
+        publish_grpc(gauges, rpc_server(serving->rpc));
+    atomic_store_explicit(&serving->busy, count_busy(serving), memory_order_relaxed);
+}
+
+/* Limits pass, and orders change what is served: those who watch are told. */
+static void look(struct serving *serving) {
+    if (serving->rpc)
+        rpc_look(serving->rpc);
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -92,6 +120,7 @@ static void on_tick(uv_timer_t *timer) {
     store(&serving->config.gauges->turned_boot_ms, now.boot_ms);
     /* A clock that was bent (in tests) does not cancel the timer that they wait for. */
     park_serve(serving->park, now.wall_ms);
+    look(serving);
 }
 
 /* ---- the end ---- */
@@ -99,6 +128,7 @@ static void on_tick(uv_timer_t *timer) {
 static void close_all(struct serving *serving) {
     park_fail(serving->park, &shutting_down);
     http_server_close(serving->http, NULL, NULL);
+    rpc_close(serving->rpc);
     park_close(serving->park);
     uv_close((uv_handle_t *)&serving->tick, NULL);
     uv_close((uv_handle_t *)&serving->end, NULL);
@@ -110,13 +140,15 @@ static void on_end(uv_timer_t *timer) {
     struct serving *serving = timer->data;
 
     park_fail(serving->park, &shutting_down);
-    if (http_server_busy(serving->http) == 0 || uv_now(&serving->loop) >= serving->end_by_ms)
+    if (count_busy(serving) == 0 || uv_now(&serving->loop) >= serving->end_by_ms)
         close_all(serving);
 }
 
 static void begin_end(struct serving *serving) {
     http_server_drain(serving->http);
     park_fail(serving->park, &shutting_down);
+    if (serving->rpc)
+        rpc_end(serving->rpc);
     serving->end_by_ms = uv_now(&serving->loop) + END_MAX_MS;
     uv_timer_start(&serving->end, on_end, 0, END_LOOK_MS);
 }
@@ -127,6 +159,21 @@ static void set_tokens(struct serving *serving, struct tokens *tokens) {
     free(serving->tokens);
     serving->tokens = tokens;
     serving->api.tokens = tokens;
+    if (serving->rpc)
+        rpc_set_tokens(serving->rpc, tokens);
+}
+
+static void set_tls(struct serving *serving, struct grpc_tls *tls) {
+    if (serving->rpc)
+        grpc_server_set_tls(rpc_server(serving->rpc), tls);
+    grpc_tls_unref(tls);
+}
+
+static void drain(struct serving *serving) {
+    serving->api.draining = true;
+    http_server_drain(serving->http);
+    if (serving->rpc)
+        rpc_drain(serving->rpc);
 }
 
 static void carry_out(struct serving *serving, const struct serving_order *order) {
@@ -138,10 +185,8 @@ static void carry_out(struct serving *serving, const struct serving_order *order
     case SERVING_CLOSE:
         serving->config.closed(serving->config.arg, service_close(&serving->service));
         break;
-    case SERVING_DRAIN:
-        serving->api.draining = true;
-        http_server_drain(serving->http);
-        break;
+    case SERVING_TLS: set_tls(serving, order->grpc_tls); break;
+    case SERVING_DRAIN: drain(serving); break;
     }
 }
 
@@ -167,6 +212,7 @@ static void on_wake(uv_async_t *wake) {
     if (stop && serving->end_by_ms == 0)
         begin_end(serving);
     park_serve(serving->park, clock_now(&serving->config.clock).wall_ms);
+    look(serving);
 }
 
 void serving_order(struct serving *serving, const struct serving_order *order) {
@@ -191,6 +237,36 @@ static void *run(void *arg) {
 
     uv_run(&serving->loop, UV_RUN_DEFAULT);
     return NULL;
+}
+
+static enum status start_rpc(struct serving *serving, struct error *err) {
+    const struct serving_config *config = &serving->config;
+    const struct rpc_config rpc = {
+        .clock = &config->clock,
+        .service = &serving->service,
+        .park = serving->park,
+        .board = config->board,
+        .max_connections = config->max_connections,
+        .request_timeout_ms = config->request_timeout_ms ? config->request_timeout_ms
+                                                         : REQUEST_TIMEOUT_MS,
+        .max_age_ms = config->max_connection_age_ms,
+        .tokens = serving->tokens,
+    };
+    struct grpc_server *server;
+
+    if (config->grpc_fd < 0 && config->unix_fd < 0)
+        return STATUS_OK;
+    if (rpc_new(&serving->loop, &rpc, &serving->rpc, err) != STATUS_OK)
+        return err->status;
+    server = rpc_server(serving->rpc);
+    if (config->grpc_tls)
+        grpc_server_set_tls(server, config->grpc_tls);
+    if (config->grpc_fd >= 0 &&
+        grpc_server_listen(server, GRPC_TCP, config->grpc_fd, err) != STATUS_OK)
+        return err->status;
+    if (config->unix_fd >= 0)
+        return grpc_server_listen(server, GRPC_UNIX, config->unix_fd, err);
+    return STATUS_OK;
 }
 
 static enum status start_parts(struct serving *serving, struct error *err) {
@@ -222,10 +298,12 @@ static enum status start_parts(struct serving *serving, struct error *err) {
         set_tokens(serving, allocate(1, sizeof *serving->tokens));
         *serving->tokens = *config->tokens;
     }
-    if (http_server_new(&serving->loop, config->http_fd, &http, &serving->http, err) == STATUS_OK)
+    if (start_rpc(serving, err) == STATUS_OK &&
+        http_server_new(&serving->loop, config->http_fd, &http, &serving->http, err) == STATUS_OK)
         return STATUS_OK;
+    rpc_close(serving->rpc);
     park_close(serving->park);
-    uv_run(&serving->loop, UV_RUN_DEFAULT); /* until both are closed */
+    uv_run(&serving->loop, UV_RUN_DEFAULT); /* until all are closed */
     return err->status;
 }
 
@@ -261,6 +339,7 @@ static void free_serving(struct serving *serving) {
 
         serving->first = letter->next;
         free(letter->order.tokens);
+        grpc_tls_unref(letter->order.grpc_tls);
         free(letter);
     }
     free(serving->tokens);

@@ -1,5 +1,5 @@
 /* serving.h - one serving thread: an event loop that owns one generation, hence one machine ID,
- * with its HTTP server and the queue of callers parked until the next millisecond.
+ * with its HTTP and gRPC servers and the queue of callers parked until the next millisecond.
  *
  * The control thread orders, the loop obeys in order.  No lock is taken on the way of a request. */
 #ifndef SNOWFLEET_WORKER_SERVING_H
@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/clock.h"
+#include "common/grpc_tls.h"
 #include "common/hold.h"
 #include "common/snowflake.h"
 #include "common/status.h"
@@ -18,10 +19,13 @@ struct serving;
 
 struct serving_config {
     struct clock clock;
-    int http_fd;                 /* a listening socket, shared by all serving threads */
-    unsigned max_connections;    /* of this loop */
-    uint64_t request_timeout_ms; /* of a whole HTTP request, and of a whole answer; 0: 10 s */
-    uint64_t idle_timeout_ms;    /* of a kept-alive HTTP connection; 0: 75 s */
+    int http_fd;                    /* a listening socket, shared by all serving threads */
+    int grpc_fd, unix_fd;           /* the same for gRPC, over TCP and on a Unix socket; -1: none */
+    struct grpc_tls *grpc_tls;      /* for TCP; NULL: none.  The loop takes a count of its own */
+    uint64_t max_connection_age_ms; /* of gRPC; 0: no limit */
+    unsigned max_connections;       /* of this loop, for HTTP, and as many for gRPC */
+    uint64_t request_timeout_ms;    /* of a whole HTTP request, and of a whole answer; 0: 10 s */
+    uint64_t idle_timeout_ms;       /* of a kept-alive HTTP connection; 0: 75 s */
     uint64_t max_backward_wait_ms;
     enum snowflake_start start;
     const struct tokens *tokens;    /* those that clients need, copied; NULL: none is needed */
@@ -41,6 +45,7 @@ enum serving_order_kind {
     SERVING_INSTALL,
     SERVING_RAISE,
     SERVING_TOKENS,
+    SERVING_TLS,
     SERVING_DROP,
     SERVING_CLOSE, /* close the generation and call closed() with its last */
     SERVING_DRAIN  /* not ready; "Connection: close" on every answer */
@@ -51,6 +56,7 @@ struct serving_order {
     char claim[HOLD_CLAIM_CHARS + 1]; /* RAISE */
     uint64_t limit_ms;                /* RAISE */
     struct tokens *tokens;            /* TOKENS: allocated, and handed over */
+    struct grpc_tls *grpc_tls;        /* TLS: with a count that is handed over */
 };
 /* Queues an order: from any thread; orders are carried out in the order in which they came. */
 void serving_order(struct serving *serving, const struct serving_order *order);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/grpc_message.h"
 #include "common/hold.h"
 #include "common/records.h"
 
@@ -40,6 +41,12 @@ struct loop_gauges {
     _Atomic uint64_t http_guard_refusals_total;  /* ambiguous framing and its like */
     _Atomic uint64_t http_timeouts_total;        /* too slow, and cut */
     _Atomic uint64_t http_unauthenticated_total; /* without a bearer token that is known */
+    _Atomic uint64_t grpc_connections;
+    _Atomic uint64_t grpc_connections_total;
+    _Atomic uint64_t grpc_refused_connections_total; /* above the limit */
+    _Atomic uint64_t grpc_accept_failures_total;     /* no descriptors left */
+    _Atomic uint64_t grpc_floods_total;              /* connections ended for what they sent */
+    _Atomic uint64_t grpc_calls_total[GRPC_CODES];   /* ended, by status code */
 };
 
 struct view_machine {

@@ -216,6 +216,7 @@ static void on_tick(uv_timer_t *timer) {
 
     look_for_step(worker);
     worker_look_at_tokens(worker, now);
+    worker_look_at_tls(worker, now);
     if (worker->etcd_http && !worker->polling && now.boot_ms - worker->polled_boot_ms >= period_ms)
         worker_poll_etcd(worker, now);
     review(worker);
@@ -326,6 +327,10 @@ static enum status name_self(struct worker *worker, const char *bound, struct er
             STATUS_OK ||
         address_check(self->addresses.http, err) != STATUS_OK)
         return error_context(err, "--advertise");
+    if (worker->grpc_fd >= 0 && (advertise(config, worker->grpc_bound, self->addresses.grpc,
+                                           sizeof self->addresses.grpc, err) != STATUS_OK ||
+                                 address_check(self->addresses.grpc, err) != STATUS_OK))
+        return error_context(err, "--advertise");
     return STATUS_OK;
 }
 
@@ -376,6 +381,10 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
     struct worker_slot *slot = &worker->slots[worker->n_slots];
     struct serving_config serving = {.clock = config->clock,
                                      .http_fd = http_fd,
+                                     .grpc_fd = worker->grpc_fd,
+                                     .unix_fd = worker->unix_fd,
+                                     .grpc_tls = worker->grpc_tls,
+                                     .max_connection_age_ms = config->max_connection_age_ms,
                                      .max_connections = config->max_connections,
                                      .max_backward_wait_ms = config->max_backward_wait_ms,
                                      .start = config->start,
@@ -460,7 +469,7 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     if (!worker)
         abort();
     worker->config = config;
-    worker->step_fd = -1;
+    worker->step_fd = worker->grpc_fd = worker->unix_fd = -1;
     uv_loop_init(&worker->loop);
     view_board_init(&worker->board);
     pthread_mutex_init(&worker->closed_mutex, NULL);
@@ -471,6 +480,9 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     if (status != STATUS_OK)
         goto out;
     status = http_listen(config->http_listen, &http_fd, bound, sizeof bound, err);
+    if (status != STATUS_OK)
+        goto out;
+    status = worker_open_grpc(worker, err);
     if (status != STATUS_OK)
         goto out;
     status = name_self(worker, bound, err);
@@ -484,12 +496,14 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
         goto out;
     init_handles(worker);
     status = start(worker, http_fd, err);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        worker_tell_grpc(worker);
         log_info("http", "listening", LOG_STR("address", bound),
                  LOG_STR("instance", worker->self.instance),
                  LOG_STR("identity", worker->self.identity));
-    else
+    } else {
         close_all(worker);
+    }
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     if (status == STATUS_OK && worker->failure.status != STATUS_OK) {
         *err = worker->failure;
@@ -500,6 +514,7 @@ out:
         serving_stop(worker->slots[i].serving);
     if (http_fd >= 0)
         close(http_fd);
+    worker_close_grpc(worker);
     if (worker->step_fd >= 0)
         close(worker->step_fd);
     uv_loop_close(&worker->loop);

@@ -19,6 +19,8 @@ struct worker_config {
     const char *cluster;
     const char *identity;       /* a label; NULL: the host name */
     const char *http_listen;    /* HOST:PORT */
+    const char *grpc_listen;    /* the same, for gRPC; "": none */
+    const char *unix_socket;    /* path of a socket for gRPC; NULL: none */
     const char *advertise;      /* host that others reach this one by; NULL: that of http_listen */
     uint64_t machine_ids;       /* how many to hold */
     const uint16_t *machine_id; /* the one that is wanted; NULL: any, or 0 when standalone */
@@ -29,8 +31,11 @@ struct worker_config {
     uint64_t lease_ttl_ms, keepalive_interval_ms;
     uint64_t max_backward_wait_ms, drain_timeout_ms;
     enum snowflake_start start;
-    unsigned max_connections;
-    const char *client_token_file; /* NULL: clients need no token */
+    unsigned max_connections;       /* of each serving loop, for HTTP, and as many for gRPC */
+    uint64_t max_connection_age_ms; /* of gRPC; 0: no limit */
+    const char *tls_cert_file, *tls_key_file; /* of gRPC over TCP; NULL: no TLS */
+    const char *tls_client_ca_file;           /* NULL: clients need no certificate */
+    const char *client_token_file;            /* NULL: clients need no token */
 };
 
 /* Runs until SIGTERM or SIGINT, or until the coordinator orders it to drain; then drains, releases

@@ -3,6 +3,7 @@
  *   worker.c         start, watch on the clock, drain, end
  *   worker_etcd.c    what etcd tells: the watch, and polls beside it
  *   worker_history.c whether etcd's history went back
+ *   worker_grpc.c    gRPC: listeners, TLS and its changes
  *   worker_slots.c   finding slots for the holders: the talk with the leader, or choosing alone
  *   worker_state.c   the state file: its opening, and what is noted in it
  *   worker_tokens.c  the file of tokens that clients need: its opening, and its changes
@@ -76,6 +77,13 @@ struct worker {
 
     struct token_file *tokens; /* NULL: clients need none */
 
+    /* gRPC; -1 and NULL without. */
+    int grpc_fd, unix_fd;
+    char grpc_bound[RECORD_ADDRESS_MAX];
+    struct grpc_tls *grpc_tls;
+    uint64_t tls_seen, tls_looked_boot_ms;
+    struct log_repeat tls_trouble;
+
     /* Of etcd; NULL and unused when standalone. */
     struct etcd_http *etcd_http;
     struct etcd etcd;
@@ -147,6 +155,13 @@ void worker_start_etcd(struct worker *worker);
 void worker_history_meta(struct worker *worker, bool knew_meta);
 /* Sends a fence when one is due. */
 void worker_look_at_history(struct worker *worker, struct instant now);
+/* ---- worker_grpc.c ---- */
+/* Listens where the options say, if anywhere. */
+enum status worker_open_grpc(struct worker *worker, struct error *err);
+void worker_tell_grpc(const struct worker *worker);
+/* Tells the serving loops when the files of TLS have changed. */
+void worker_look_at_tls(struct worker *worker, struct instant now);
+void worker_close_grpc(struct worker *worker);
 
 /* ---- worker_slots.c ---- */
 void worker_search(struct worker *worker);

@@ -270,6 +270,13 @@ class Daemon(Process):
         return self._address
 
     @property
+    def grpc_address(self):
+        """Of a worker: where it speaks gRPC."""
+        self.address
+        return next(entry["address"] for entry in self.logged("grpc", "listening")
+                    if "address" in entry)
+
+    @property
     def url(self):
         return f"http://{self.address}"
 
@@ -615,8 +622,10 @@ class Fleet:
         name = name or self._name("worker")
         identity = [] if any(str(arg).startswith("--identity") for arg in args) else [
             f"--identity={name}"]
+        grpc = [] if any(str(arg).startswith("--grpc-listen") for arg in args) else [
+            "--grpc-listen=127.0.0.1:0"]
         daemon = Daemon(name, [
-            BIN / "snowfleet-worker", *self._common(), "--http-listen=127.0.0.1:0", *identity,
+            BIN / "snowfleet-worker", *self._common(), "--http-listen=127.0.0.1:0", *grpc, *identity,
             *args,
         ], self.folder, env)
         self.processes.append(daemon)

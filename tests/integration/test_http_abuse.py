@@ -335,7 +335,7 @@ def test_with_few_descriptors_it_takes_fewer_clients_and_finds_etcd_again():
         fleet.init("--new")
         worker = lib.Daemon("few", [
             "prlimit", "--nofile=64:64", lib.BIN / "snowfleet-worker", "--http-listen=127.0.0.1:0",
-            "--etcd-endpoints", fleet.etcd.url, "--assign-wait=0s", "--window=3s"], fleet.folder)
+            "--grpc-listen=", "--etcd-endpoints", fleet.etcd.url, "--assign-wait=0s", "--window=3s"], fleet.folder)
         fleet.processes.append(worker)
         worker.wait_ready()
         told = worker.logged("http", "descriptors are too few for --max-connections: fewer are taken")

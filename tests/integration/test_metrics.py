@@ -79,7 +79,7 @@ def test_a_standalone_worker_shows_no_etcd():
     with lib.Fleet(start_etcd=False) as fleet:
         worker = lib.Daemon("alone", [
             lib.BIN / "snowfleet-worker", "--standalone", "--init", "--http-listen=127.0.0.1:0",
-            "--identity=alone", f"--state-file={fleet.folder}/state"], fleet.folder)
+            "--grpc-listen=127.0.0.1:0", "--identity=alone", f"--state-file={fleet.folder}/state"], fleet.folder)
         fleet.processes.append(worker)
         worker.wait_ready()
         scrape = check_scrape(worker)

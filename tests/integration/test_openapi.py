@@ -370,7 +370,7 @@ def test_a_standalone_worker_is_documented_too():
     with lib.Fleet(start_etcd=False) as fleet:
         worker = lib.Daemon("alone", [
             lib.BIN / "snowfleet-worker", "--standalone", "--init", "--http-listen=127.0.0.1:0",
-            "--identity=alone", f"--state-file={fleet.folder}/state"], fleet.folder)
+            "--grpc-listen=127.0.0.1:0", "--identity=alone", f"--state-file={fleet.folder}/state"], fleet.folder)
         fleet.processes.append(worker)
         worker.wait_ready()
         every_operation(worker, document_of(worker), lambda *_: 200)

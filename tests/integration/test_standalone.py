@@ -37,7 +37,7 @@ class Alone:
         """A new process; args come after the usual ones."""
         self.worker = lib.Daemon(self.fleet._name("alone"), [
             lib.BIN / "snowfleet-worker", "--standalone", f"--state-file={self.file}",
-            "--http-listen=127.0.0.1:0", *self.args, *args], self.fleet.folder)
+            "--http-listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0", *self.args, *args], self.fleet.folder)
         self.fleet.processes.append(self.worker)
         return self.worker
 
@@ -45,7 +45,7 @@ class Alone:
         """Starts one that must not start; words are in its only line on stderr."""
         done = subprocess.run([
             str(lib.BIN / "snowfleet-worker"), "--standalone", f"--state-file={file or self.file}",
-            "--http-listen=127.0.0.1:0", *self.args, *args], stdin=subprocess.DEVNULL,
+            "--http-listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0", *self.args, *args], stdin=subprocess.DEVNULL,
             capture_output=True, text=True, env=lib.clean_env(), timeout=20, check=False)
         lib._refuse_reports("snowfleet-worker", done.returncode, done.stderr)
         lib.equal(done.returncode, 1, f"exit code: {done.stderr}")

@@ -19,6 +19,8 @@ void serving_fixture_init(struct serving_fixture *fixture) {
     memset(fixture, 0, sizeof *fixture);
     fixture->config = (struct serving_config){
         .clock = clock_system(),
+        .grpc_fd = -1,
+        .unix_fd = -1,
         .max_connections = 1024,
         .max_backward_wait_ms = 10,
         .start = SNOWFLAKE_START_SPREAD,

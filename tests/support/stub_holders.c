@@ -187,6 +187,7 @@ void serving_order(struct serving *serving, const struct serving_order *order) {
         break;
     case SERVING_DROP:
     case SERVING_TOKENS:
+    case SERVING_TLS:
     case SERVING_DRAIN: break;
     }
 }

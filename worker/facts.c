@@ -1,0 +1,49 @@
+#include "worker/facts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void facts_add_reason(struct view_board *board, struct service_error *err) {
+    struct worker_view view;
+    size_t len = strlen(err->message);
+
+    view_read(board, &view);
+    if (view.state != WORKER_SERVING && view.reason[0])
+        snprintf(err->message + len, sizeof err->message - len, ": %s", view.reason);
+}
+
+bool facts_ready(struct view_board *board, const struct service *service, bool draining,
+                 uint64_t now_ms, struct worker_view *view, struct service_error *why) {
+    view_read(board, view);
+    *why = (struct service_error){.retry_after_ms = 1000};
+    if (draining)
+        view->state = WORKER_DRAINING; /* the order may be here before the view */
+    return view_state(view, now_ms) == WORKER_SERVING && service_ready(service, now_ms, why);
+}
+
+bool facts_epoch(const struct service *service, const struct worker_view *view, uint64_t *epoch_ms,
+                 struct service_error *err) {
+    if (service->serving) {
+        *epoch_ms = service->generation.ids.epoch_ms;
+    } else if (view->has_meta) {
+        *epoch_ms = view->meta.epoch_ms;
+    } else if (view->standalone) {
+        *epoch_ms = view->standalone_epoch_ms;
+    } else {
+        *err = (struct service_error){.code = "UNAVAILABLE",
+                                      .message = "the epoch is not known before etcd was read",
+                                      .retry_after_ms = 1000};
+        return false;
+    }
+    return true;
+}
+
+const char *facts_holder(const struct worker_view *view, uint16_t machine_id) {
+    for (size_t i = 0; i < view->n_machines; i++) {
+        const struct hold_view *hold = &view->machines[i].hold;
+
+        if (hold->has_generation && hold->machine_id == machine_id)
+            return view->identity;
+    }
+    return NULL;
+}

@@ -1,0 +1,25 @@
+/* facts.h - what a serving loop knows when it answers, whichever transport asks. */
+#ifndef SNOWFLEET_WORKER_FACTS_H
+#define SNOWFLEET_WORKER_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/service.h"
+#include "worker/view.h"
+
+/* Adds to err why the worker does not serve: the loop knows that it cannot, the control thread knows
+ * why. */
+void facts_add_reason(struct view_board *board, struct service_error *err);
+
+/* May Snowflakes be asked for now?  *view becomes the worker's, and *why says what is wrong. */
+bool facts_ready(struct view_board *board, const struct service *service, bool draining,
+                 uint64_t now_ms, struct worker_view *view, struct service_error *why);
+
+/* The epoch that IDs count from; false, and err says so, when it is not known yet. */
+bool facts_epoch(const struct service *service, const struct worker_view *view, uint64_t *epoch_ms,
+                 struct service_error *err);
+/* Who holds a machine ID: this worker's own are the ones it knows; NULL for others. */
+const char *facts_holder(const struct worker_view *view, uint16_t machine_id);
+
+#endif

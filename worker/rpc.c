@@ -1,0 +1,134 @@
+#include "worker/rpc_internal.h"
+
+#include <stdlib.h>
+
+#include "common/allocate.h"
+#include "snowfleet/v1/clock.pb-c.h"
+
+uint64_t rpc_now_ms(const struct rpc *rpc) {
+    return clock_now(rpc->config.clock).wall_ms;
+}
+
+void rpc_refuse(struct grpc_call *call, const struct service_error *err) {
+    enum grpc_code code = grpc_code_of(err->code);
+
+    grpc_finish(call, code, err->message,
+                code == GRPC_UNAVAILABLE && err->retry_after_ms ? (int64_t)err->retry_after_ms
+                                                                : GRPC_NO_RETRY);
+}
+
+/* ---- the clock ---- */
+
+static void probe(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
+    struct rpc *rpc = arg;
+    struct instant_ns received = clock_now_ns(rpc->config.clock), now;
+    Snowfleet__V1__ProbeResponse response = SNOWFLEET__V1__PROBE_RESPONSE__INIT;
+    struct clock_quality quality;
+    struct error err;
+    uint8_t *framed;
+    size_t framed_len;
+
+    (void)bytes, (void)len; /* a message without fields: whatever it holds is unknown */
+    response.max_error_ns = INT64_MAX;
+    if (clock_quality(&quality, &err) == STATUS_OK) {
+        response.max_error_ns = quality.max_error_ns;
+        response.synchronized = quality.synchronized;
+    }
+    response.source = (char *)(uintptr_t) "kernel";
+    now = clock_now_ns(rpc->config.clock);
+    response.receive_ns = received.wall_ns;
+    response.transmit_ns = now.wall_ns;
+    response.boot_ns = now.boot_ns;
+    framed = rpc_pack(&response.base, &framed_len);
+    grpc_send(call, framed, framed_len);
+    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
+}
+
+/* ---- methods ---- */
+
+/* Health is open, as /livez and /readyz are: probes bring no token. */
+static const struct grpc_method methods[] = {
+    {.path = "/snowfleet.v1.IdService/Next", .message = rpc_next},
+    {.path = "/snowfleet.v1.IdService/NextBatch", .message = rpc_next_batch},
+    {.path = "/snowfleet.v1.IdService/Stream", .message = rpc_stream},
+    {.path = "/snowfleet.v1.IdService/Decode", .message = rpc_decode},
+    {.path = "/snowfleet.v1.ClockService/Probe", .message = probe},
+    {.path = "/grpc.health.v1.Health/Check", .open = true, .message = rpc_check},
+    {.path = "/grpc.health.v1.Health/Watch",
+     .open = true,
+     .background = true,
+     .message = rpc_watch},
+    {.path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+     .background = true,
+     .client_streams = true,
+     .message = rpc_reflect,
+     .half_closed = rpc_reflect_end},
+    {.path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+     .background = true,
+     .client_streams = true,
+     .message = rpc_reflect,
+     .half_closed = rpc_reflect_end},
+};
+
+static bool authenticate(void *arg, const char *authorization) {
+    struct rpc *rpc = arg;
+
+    return tokens_accept(rpc->config.tokens, authorization);
+}
+
+/* ---- life ---- */
+
+enum status rpc_new(uv_loop_t *loop, const struct rpc_config *config, struct rpc **rpc,
+                    struct error *err) {
+    struct rpc *made = allocate(1, sizeof *made);
+    const struct grpc_server_config server = {
+        .max_connections = config->max_connections,
+        .request_timeout_ms = config->request_timeout_ms,
+        .max_age_ms = config->max_age_ms,
+        .methods = methods,
+        .n_methods = sizeof methods / sizeof methods[0],
+        .authenticate = config->tokens ? authenticate : NULL,
+        .arg = made,
+    };
+
+    made->config = *config;
+    made->reflection = reflection_new();
+    if (grpc_server_new(loop, &server, &made->server, err) != STATUS_OK) {
+        reflection_free(made->reflection);
+        free(made);
+        return err->status;
+    }
+    *rpc = made;
+    return STATUS_OK;
+}
+
+struct grpc_server *rpc_server(struct rpc *rpc) {
+    return rpc->server;
+}
+
+void rpc_set_tokens(struct rpc *rpc, const struct tokens *tokens) {
+    rpc->config.tokens = tokens;
+}
+
+void rpc_drain(struct rpc *rpc) {
+    rpc->draining = true;
+    rpc_look(rpc);
+    rpc_end_streams(rpc);
+    grpc_server_drain(rpc->server);
+}
+
+void rpc_end(struct rpc *rpc) {
+    grpc_server_end_calls(rpc->server, "this worker is shutting down");
+}
+
+static void on_closed(void *arg) {
+    struct rpc *rpc = arg;
+
+    reflection_free(rpc->reflection);
+    free(rpc);
+}
+
+void rpc_close(struct rpc *rpc) {
+    if (rpc)
+        grpc_server_close(rpc->server, on_closed, rpc);
+}

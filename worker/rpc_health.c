@@ -1,0 +1,154 @@
+#include "worker/rpc_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/allocate.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "worker/facts.h"
+
+typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
+
+#define SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+#define NOT_SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
+#define SERVICE_UNKNOWN GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN
+
+/* The services that can be asked about, and what each needs. */
+enum service_need {
+    NEED_IDS,  /* as /readyz */
+    NEED_LOOP, /* that somebody answers, and no drain */
+    NEED_UNKNOWN
+};
+
+static enum service_need need_of(const char *service) {
+    static const char *const of_loop[] = {
+        "snowfleet.v1.ClockService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection",
+    };
+
+    if (!service[0] || strcmp(service, "snowfleet.v1.IdService") == 0)
+        return NEED_IDS;
+    for (size_t i = 0; i < sizeof of_loop / sizeof of_loop[0]; i++) {
+        if (strcmp(service, of_loop[i]) == 0)
+            return NEED_LOOP;
+    }
+    return NEED_UNKNOWN;
+}
+
+static serving_status look(struct rpc *rpc, enum service_need need) {
+    struct worker_view view;
+    struct service_error why;
+    bool ok = !rpc->draining;
+
+    if (need == NEED_UNKNOWN)
+        return SERVICE_UNKNOWN;
+    if (need == NEED_IDS)
+        ok = facts_ready(rpc->config.board, rpc->config.service, rpc->draining, rpc_now_ms(rpc),
+                         &view, &why);
+    return ok ? SERVING : NOT_SERVING;
+}
+
+static void send_status(struct grpc_call *call, serving_status status) {
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    uint8_t *framed;
+    size_t len;
+
+    response.status = status;
+    framed = rpc_pack(&response.base, &len);
+    grpc_send(call, framed, len);
+}
+
+/* What is asked about; false when the request is none, and the call has ended. */
+static bool read_request(struct grpc_call *call, const uint8_t *bytes, size_t len,
+                         enum service_need *need) {
+    Grpc__Health__V1__HealthCheckRequest *request = grpc__health__v1__health_check_request__unpack(
+        NULL, len, bytes);
+
+    if (!request) {
+        grpc_finish(call, GRPC_INTERNAL, "the request is no grpc.health.v1.HealthCheckRequest",
+                    GRPC_NO_RETRY);
+        return false;
+    }
+    *need = need_of(request->service);
+    grpc__health__v1__health_check_request__free_unpacked(request, NULL);
+    return true;
+}
+
+void rpc_check(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
+    enum service_need need;
+
+    if (!read_request(call, bytes, len, &need))
+        return;
+    if (need == NEED_UNKNOWN) {
+        grpc_finish(call, GRPC_NOT_FOUND, "there is no such service here", GRPC_NO_RETRY);
+        return;
+    }
+    send_status(call, look(arg, need));
+    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
+}
+
+/* ---- Watch ---- */
+
+struct rpc_watcher {
+    struct rpc_watcher *prev, *next;
+    struct rpc *rpc;
+    struct grpc_call *call;
+    enum service_need need;
+    serving_status told;
+    bool sending; /* the client has not taken the last one */
+};
+
+static void tell(struct rpc_watcher *watcher) {
+    serving_status status = look(watcher->rpc, watcher->need);
+
+    if (watcher->sending || status == watcher->told)
+        return;
+    watcher->told = status;
+    watcher->sending = true;
+    send_status(watcher->call, status);
+}
+
+void rpc_look(struct rpc *rpc) {
+    for (struct rpc_watcher *watcher = rpc->watchers; watcher; watcher = watcher->next)
+        tell(watcher);
+}
+
+static void on_watch_sent(void *user) {
+    struct rpc_watcher *watcher = user;
+
+    watcher->sending = false;
+    tell(watcher);
+}
+
+static void on_watch_ended(void *user) {
+    struct rpc_watcher *watcher = user;
+
+    if (watcher->prev)
+        watcher->prev->next = watcher->next;
+    else
+        watcher->rpc->watchers = watcher->next;
+    if (watcher->next)
+        watcher->next->prev = watcher->prev;
+    free(watcher);
+}
+
+void rpc_watch(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
+    struct rpc *rpc = arg;
+    struct rpc_watcher *watcher;
+    enum service_need need;
+
+    if (!read_request(call, bytes, len, &need))
+        return;
+    watcher = allocate(1, sizeof *watcher);
+    watcher->rpc = rpc;
+    watcher->call = call;
+    watcher->need = need;
+    watcher->next = rpc->watchers;
+    if (watcher->next)
+        watcher->next->prev = watcher;
+    rpc->watchers = watcher;
+    grpc_call_set(call, watcher, on_watch_ended, on_watch_sent);
+    tell(watcher); /* told is 0, UNKNOWN, which is never sent */
+}
