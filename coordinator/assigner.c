@@ -94,10 +94,10 @@ static bool refuse_clock(const struct assigner *assigner, const struct member *m
     struct skew skew;
     char reason[RECORD_REASON_MAX];
 
-    if (!member->reading.heard ||
-        !consensus_refuses(&consensus, &member->reading.skew, (int64_t)allowed_ms * 1000000))
+    if (!clocks_skew(assigner->config.clocks, member, &skew) ||
+        !consensus_refuses(&consensus, &skew, (int64_t)allowed_ms * 1000000))
         return false;
-    skew = consensus_offset(&consensus, &member->reading.skew);
+    skew = consensus_offset(&consensus, &skew);
     snprintf(reason, sizeof reason,
              "the clock is %+.3f ms (within %.3f ms) from the fleet's, %" PRIu64 " ms are allowed",
              (double)skew.offset_ns / 1e6, (double)skew.bound_ns / 1e6, allowed_ms);

@@ -12,6 +12,7 @@ struct clocks {
     struct clocks_config config;
     struct clock_watch watch;
     unsigned asking;
+    int64_t rate_ppb; /* by how much two clocks may drift apart */
 };
 
 struct question {
@@ -23,6 +24,7 @@ struct clocks *clocks_new(const struct clocks_config *config) {
     struct clocks *clocks = allocate(1, sizeof *clocks);
 
     clocks->config = *config;
+    clocks->rate_ppb = TRACK_RATE_PPB;
     return clocks;
 }
 
@@ -38,6 +40,10 @@ static void on_probed(void *arg, const struct clock_reading *reading) {
     clocks->asking--;
     member->probing = false;
     member->reading = *reading;
+    if (reading->heard)
+        track_add(&member->track,
+                  &(struct track_sample){reading->skew, (int64_t)reading->boot_ms * 1000000},
+                  clocks->rate_ppb);
     member->probed_attempt = member->probing_attempt;
     clocks->config.measured(clocks->config.arg, member);
     member->busy--;
@@ -78,8 +84,10 @@ void clocks_tick(struct clocks *clocks) {
     uint64_t now = clock_now(&clocks->config.clock).boot_ms;
 
     if (clock_watch_step(&clocks->watch, now_ns) != 0) {
-        for (size_t i = 0; i < cluster->n_members; i++)
+        for (size_t i = 0; i < cluster->n_members; i++) {
             cluster->members[i]->reading = (struct clock_reading){.heard = false};
+            track_reset(&cluster->members[i]->track);
+        }
     }
     for (size_t i = 0; i < cluster->n_members && clocks->asking < AT_A_TIME; i++) {
         if (due(clocks, cluster->members[i], now))
@@ -110,18 +118,24 @@ bool clocks_all_asked(const struct clocks *clocks) {
     return true;
 }
 
+bool clocks_skew(const struct clocks *clocks, const struct member *member, struct skew *skew) {
+    struct instant_ns now = clock_now_ns(&clocks->config.clock);
+
+    return member->reading.heard && asked_lately(member, (uint64_t)(now.boot_ns / 1000000)) &&
+           track_at(&member->track, now.boot_ns, clocks->rate_ppb, skew);
+}
+
 struct consensus clocks_consensus(const struct clocks *clocks, uint64_t allowed_ms) {
     const struct cluster *cluster = clocks->config.cluster;
     struct skew *heard = allocate(cluster->n_members + 1, sizeof *heard);
-    uint64_t now = clock_now(&clocks->config.clock).boot_ms;
     struct consensus consensus;
     size_t n = 1; /* our own, {0, 0} */
 
     for (size_t i = 0; i < cluster->n_members; i++) {
         const struct member *member = cluster->members[i];
 
-        if (member->has_node && member->reading.heard && asked_lately(member, now))
-            heard[n++] = member->reading.skew;
+        if (member->has_node && clocks_skew(clocks, member, &heard[n]))
+            n++;
     }
     consensus = consensus_find(heard, n, (int64_t)allowed_ms * 1000000);
     free(heard);

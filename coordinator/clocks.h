@@ -1,4 +1,4 @@
-/* clocks.h - the leader's view of the members' clocks: asks each now and then, and on demand.
+/* clocks.h - a coordinator's view of the members' clocks: asks each now and then, and on demand.
  *
  * Readings are offsets from our own clock: when that is stepped, all are void and asked anew. */
 #ifndef SNOWFLEET_COORDINATOR_CLOCKS_H
@@ -38,7 +38,11 @@ void clocks_ask(struct clocks *clocks, struct member *member);
 /* Has every member been asked not long ago, so that the consensus is as good as it gets? */
 bool clocks_all_asked(const struct clocks *clocks);
 
-/* Of all fresh readings and of our own clock. */
+/* What is known of the member's clock now, from ours; false when it was not heard for
+ * CLOCKS_FRESH_MS. */
+bool clocks_skew(const struct clocks *clocks, const struct member *member, struct skew *skew);
+
+/* Of all that are known, and of our own clock. */
 struct consensus clocks_consensus(const struct clocks *clocks, uint64_t allowed_ms);
 
 #endif

@@ -15,6 +15,7 @@
 #include "common/registry.h"
 #include "common/skew.h"
 #include "common/status.h"
+#include "coordinator/track.h"
 
 /* A worker: there is a node/<instance> or an assign/<instance>. */
 struct member {
@@ -30,6 +31,7 @@ struct member {
     /* The leader's work with it.  A member stays while busy is above 0. */
     unsigned busy;
     struct clock_reading reading;
+    struct track track; /* of what was heard, from our own clock */
     bool probing, probe_wanted;
     uint64_t probing_attempt; /* node.attempt when the clock was last asked ... */
     uint64_t probed_attempt;  /* ... and when it was last heard, or not */

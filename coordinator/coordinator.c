@@ -20,7 +20,9 @@
 #include "coordinator/cluster.h"
 #include "coordinator/election.h"
 #include "coordinator/evictor.h"
+#include "coordinator/skew_history.h"
 #include "coordinator/raiser.h"
+#include "coordinator/report.h"
 #include "coordinator/rollback.h"
 #include "coordinator/web.h"
 
@@ -51,6 +53,7 @@ struct coordinator {
     struct evictor *evictor;
     struct raiser *raiser;
     struct rollback *rollback;
+    struct skew_history *history;
     struct web web;
 
     struct log_repeat etcd_trouble, election_trouble;
@@ -144,15 +147,41 @@ static void look_at_tokens(struct coordinator *self) {
         http_client_authorize(self->client, token_file_header(self->tokens));
 }
 
+static void note_history(struct coordinator *self) {
+    const struct cluster *cluster = self->cluster;
+    struct consensus consensus;
+
+    if (!cluster->has_meta || !skew_history_due(self->history, boot_now(self)))
+        return;
+    consensus = clocks_consensus(self->clocks, cluster->meta.max_offset_ms);
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct member *member = cluster->members[i];
+        uint16_t held[MACHINE_IDS];
+        struct skew skew;
+        bool known;
+
+        if (!member->has_node)
+            continue;
+        known = consensus.found && clocks_skew(self->clocks, member, &skew);
+        if (known)
+            skew = consensus_offset(&consensus, &skew);
+        skew_history_add(self->history, member->instance, member->node.identity, held,
+                         report_held_by(cluster, member->instance, held), known ? &skew : NULL);
+    }
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct coordinator *self = timer->data;
 
     look_at_tokens(self);
     election_tick(self->election);
     watch_trouble(self);
+    /* Each coordinator watches the clocks, whoever leads and whatever state etcd is in: what it
+     * knows is there when it comes to lead, and any of them can be asked. */
+    clocks_tick(self->clocks);
+    note_history(self);
     if (!may_act(self))
         return;
-    clocks_tick(self->clocks);
     assigner_tick(self->assigner);
     evictor_tick(self->evictor);
     raiser_tick(self->raiser);
@@ -365,6 +394,7 @@ static void make_parts(struct coordinator *self) {
         .held = on_fence_held,
         .arg = self,
     });
+    self->history = skew_history_new();
     self->web = (struct web){
         .clock = config->clock,
         .cluster_name = config->cluster,
@@ -376,6 +406,7 @@ static void make_parts(struct coordinator *self) {
         .evictor = self->evictor,
         .raiser = self->raiser,
         .rollback = self->rollback,
+        .history = self->history,
         .etcd = self->etcd_http,
         .trouble = self->trouble,
     };
@@ -408,6 +439,7 @@ static void run(struct coordinator *self, const char *bound) {
 
 /* What was made before a failure, or after the run; the clients are closed already. */
 static void free_parts(struct coordinator *self) {
+    skew_history_free(self->history);
     rollback_free(self->rollback);
     raiser_free(self->raiser);
     evictor_free(self->evictor);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/allocate.h"
+#include "common/decimal.h"
 #include "common/fields.h"
 #include "common/quote.h"
 #include "coordinator/openapi.h"
@@ -33,12 +34,15 @@ static void reply_json(struct http_exchange *exchange, unsigned status, json_t *
 
 /* retry_after_ms above 0: 503, and when to come again. */
 static void reply_error(struct http_exchange *exchange, unsigned status, const char *code,
-                        const char *message, uint64_t retry_after_ms, const char *allow) {
+                        const char *message, const char *field, uint64_t retry_after_ms,
+                        const char *allow) {
     json_t *object = json_object(), *error = json_object();
     const char *headers[] = {NULL, NULL, NULL};
 
     fields_put(error, "code", json_string(code));
     fields_put(error, "message", fields_from_label(message));
+    if (field)
+        fields_put(error, "field", fields_from_label(field));
     if (retry_after_ms > 0) {
         fields_put(error, "retry_after_ms", fields_from_number(retry_after_ms));
         headers[0] = "Retry-After";
@@ -66,11 +70,11 @@ static void handle_ready(const struct web *web, struct http_exchange *exchange) 
 
     if (state == ELECTION_NO_LEASE || state == ELECTION_RESIGNED) {
         reply_error(exchange, 503, "UNAVAILABLE",
-                    state == ELECTION_RESIGNED ? "stopping" : "no lease in etcd", 1000, NULL);
+                    state == ELECTION_RESIGNED ? "stopping" : "no lease in etcd", NULL, 1000, NULL);
         return;
     }
     if (web->trouble[0]) {
-        reply_error(exchange, 503, "UNAVAILABLE", web->trouble, 1000, NULL);
+        reply_error(exchange, 503, "UNAVAILABLE", web->trouble, NULL, 1000, NULL);
         return;
     }
     object = json_object();
@@ -92,6 +96,44 @@ static void handle_status(const struct web *web, struct http_exchange *exchange)
     fields_put(self, "version", json_string(SNOWFLEET_VERSION));
     fields_put(object, "self", self);
     reply_json(exchange, 200, object, NULL);
+}
+
+struct history_query {
+    uint64_t since_ms;
+    char field[QUOTE_SIZE]; /* the argument that is wrong; "" */
+    struct error err;
+};
+
+static void read_history_argument(void *arg, const char *name, struct http_text value) {
+    struct history_query *query = arg;
+
+    if (query->field[0])
+        return;
+    if (strcmp(name, "since") != 0)
+        error_set(&query->err, STATUS_INVALID, "there is no such argument");
+    else if (value.twice)
+        error_set(&query->err, STATUS_INVALID, "given twice");
+    else if (decimal_parse(value.text, value.len, 0, RECORD_WALL_MAX_MS, &query->since_ms,
+                           &query->err) == STATUS_OK)
+        return;
+    quote(name, strlen(name), query->field);
+}
+
+static void handle_history(const struct web *web, struct http_exchange *exchange) {
+    struct instant now = clock_now(&web->clock);
+    struct history_query query = {.since_ms = 0};
+    char message[QUOTE_SIZE + sizeof query.err.message + 8];
+    char *body;
+    size_t len;
+
+    http_query_visit(exchange, read_history_argument, &query);
+    if (query.field[0]) {
+        snprintf(message, sizeof message, "%s %s", query.field, query.err.message);
+        reply_error(exchange, 400, "INVALID_ARGUMENT", message, query.field, 0, NULL);
+        return;
+    }
+    body = skew_history_spell(web->history, now.wall_ms, now.boot_ms, query.since_ms, &len);
+    reply(exchange, 200, JSON, body, NULL);
 }
 
 static void handle_openapi(const struct web *web, struct http_exchange *exchange) {
@@ -204,7 +246,7 @@ static const struct {
 } routes[] = {
     {"/livez", handle_live},       {"/readyz", handle_ready},
     {"/metrics", handle_metrics},  {"/v1/openapi.json", handle_openapi},
-    {"/v1/status", handle_status},
+    {"/v1/status", handle_status}, {"/v1/skew/history", handle_history},
 };
 
 void web_handle(void *arg, struct http_exchange *exchange) {
@@ -219,10 +261,10 @@ void web_handle(void *arg, struct http_exchange *exchange) {
             routes[i].handle(web, exchange);
         } else {
             snprintf(message, sizeof message, "%s takes GET and HEAD", routes[i].path);
-            reply_error(exchange, 405, "UNIMPLEMENTED", message, 0, "GET, HEAD");
+            reply_error(exchange, 405, "UNIMPLEMENTED", message, NULL, 0, "GET, HEAD");
         }
         return;
     }
     snprintf(message, sizeof message, "there is no %s", quote(path, strlen(path), quoted));
-    reply_error(exchange, 404, "NOT_FOUND", message, 0, NULL);
+    reply_error(exchange, 404, "NOT_FOUND", message, NULL, 0, NULL);
 }

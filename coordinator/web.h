@@ -1,5 +1,5 @@
-/* web.h - the coordinator over HTTP: /livez, /readyz, /metrics, /v1/status, /v1/openapi.json.  It only shows; who
- * wants to change anything needs etcd's rights. */
+/* web.h - the coordinator over HTTP: /livez, /readyz, /metrics, /v1/status, /v1/skew/history,
+ * /v1/openapi.json.  It only shows; who wants to change anything needs etcd's rights. */
 #ifndef SNOWFLEET_COORDINATOR_WEB_H
 #define SNOWFLEET_COORDINATOR_WEB_H
 
@@ -10,6 +10,7 @@
 #include "coordinator/cluster.h"
 #include "coordinator/election.h"
 #include "coordinator/evictor.h"
+#include "coordinator/skew_history.h"
 #include "coordinator/raiser.h"
 #include "coordinator/rollback.h"
 
@@ -25,6 +26,7 @@ struct web {
     const struct evictor *evictor;
     const struct raiser *raiser;
     const struct rollback *rollback;
+    const struct skew_history *history;
     const struct etcd_http *etcd;
     const char *trouble; /* why nothing can be assigned; "" when all is well */
 };
