@@ -103,6 +103,9 @@ void options_free(const struct option_set *set, void *values);
 /* The --help text: each option with argument, unit, range, default and environment name. */
 void options_help(const struct option_set *set, FILE *out);
 
+/* Prints a file for --config in which every option stands with its default, commented out. */
+void options_sample_config(const struct option_set *set, FILE *out);
+
 /* Calls visit for each option with its effective value as text ("***" for a secret that is set, ""
  * for what has no value).  text lives until visit returns. */
 void options_visit(const struct option_set *set, const void *values,

@@ -7,11 +7,14 @@
 bool options_generate(const struct options_manual *manual, int argc, char *const *argv, int *code) {
     bool man = argc == 2 && strcmp(argv[1], "--generate=man") == 0;
     bool completion = argc == 2 && strcmp(argv[1], "--generate=bash-completion") == 0;
+    bool config = argc == 2 && manual->n_commands == 0 && strcmp(argv[1], "--generate=config") == 0;
 
     if (man)
         options_man(manual, stdout);
     else if (completion)
         options_bash_completion(manual, stdout);
+    else if (config)
+        options_sample_config(manual->set, stdout);
     else
         return false;
     *code = EXIT_SUCCESS;

@@ -4,6 +4,7 @@
  *
  *     snowfleet-worker --generate=man                > snowfleet-worker.8
  *     snowfleetctl     --generate=bash-completion    > snowfleetctl
+ *     snowfleet-worker --generate=config             > worker.conf      (daemons only)
  *
  * That is for the build (deploy/CMakeLists.txt), so the argument is named in the manual page and
  * not among the options of --help. */
@@ -37,8 +38,8 @@ struct options_manual {
 void options_man(const struct options_manual *manual, FILE *out);
 void options_bash_completion(const struct options_manual *manual, FILE *out);
 
-/* When the one argument is --generate=man or --generate=bash-completion: prints it, sets *code to
- * the program's exit code and returns true.  To be called before anything else looks at argv. */
+/* When the one argument is --generate=man, bash-completion or config: prints it, sets *code to the
+ * program's exit code and returns true.  To be called before anything else looks at argv. */
 bool options_generate(const struct options_manual *manual, int argc, char *const *argv, int *code);
 /* The same for a daemon: section 8, without commands. */
 bool options_generate_daemon(const struct option_set *set, int argc, char *const *argv, int *code);

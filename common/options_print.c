@@ -4,7 +4,8 @@
 #include "common/options_value.h"
 
 #define HELP_WIDTH 80
-#define HELP_INDENT 8
+#define HELP_INDENT "        "
+#define CONFIG_COMMENT "# "
 
 const struct option option_config = {
     .name = "config",
@@ -35,15 +36,15 @@ void options_visit(const struct option_set *set, const void *values,
     }
 }
 
-/* Prints text word by word, broken into lines and indented; *column is where the line stands, 0
- * for none begun. */
-static void print_words(FILE *out, const char *text, int *column) {
+/* Prints text word by word, broken into lines that begin with indent; *column is where the line
+ * stands, 0 for none begun. */
+static void print_words(FILE *out, const char *indent, const char *text, int *column) {
     while (*text) {
         int len = (int)strcspn(text, " ");
 
         if (*column == 0 || *column + 1 + len > HELP_WIDTH) {
-            fprintf(out, "%s%*s", *column ? "\n" : "", HELP_INDENT, "");
-            *column = HELP_INDENT;
+            fprintf(out, "%s%s", *column ? "\n" : "", indent);
+            *column = (int)strlen(indent);
         } else {
             fputc(' ', out);
             ++*column;
@@ -69,8 +70,8 @@ static void print_option(FILE *out, const struct option *option) {
              fallback ? "default " : "", fallback ? fallback : "", fallback ? "; " : "", variable);
     fprintf(out, "  --%s%s%s\n", option->name, has_argument ? " " : "",
             has_argument ? option->argument : "");
-    print_words(out, option->help, &column);
-    print_words(out, facts, &column);
+    print_words(out, HELP_INDENT, option->help, &column);
+    print_words(out, HELP_INDENT, facts, &column);
     fputc('\n', out);
 }
 
@@ -85,4 +86,33 @@ void options_help(const struct option_set *set, FILE *out) {
     }
     print_option(out, &option_config);
     fputs("  --version\n        Print the version.\n  --help\n        Print this.\n", out);
+}
+
+static void print_setting(FILE *out, const struct option *option) {
+    char limits[OPTION_TEXT_SIZE];
+    const char *fallback = option->type == OPTION_BOOL ? "false" : option->fallback;
+    int column = 0;
+
+    print_words(out, CONFIG_COMMENT, option->help, &column);
+    option_value_limits(option, limits);
+    if (limits[0]) {
+        print_words(out, CONFIG_COMMENT, "Range:", &column);
+        print_words(out, CONFIG_COMMENT, limits, &column);
+    }
+    fprintf(out, "\n#%s =%s%s\n\n", option->name, fallback && fallback[0] ? " " : "",
+            fallback ? fallback : "");
+}
+
+void options_sample_config(const struct option_set *set, FILE *out) {
+    const struct option *const *table;
+    const struct option *option;
+
+    fprintf(
+        out,
+        "# Settings of %s: NAME = VALUE.  Each stands here with its default; %s(8) has more.\n\n",
+        set->program, set->program);
+    for (table = set->tables; *table; table++) {
+        for (option = *table; option->name; option++)
+            print_setting(out, option);
+    }
 }

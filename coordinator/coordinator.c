@@ -14,6 +14,7 @@
 #include "common/http_server.h"
 #include "common/log.h"
 #include "common/random.h"
+#include "common/supervisor.h"
 #include "common/token_file.h"
 #include "coordinator/assigner.h"
 #include "coordinator/clocks.h"
@@ -173,6 +174,7 @@ static void note_history(struct coordinator *self) {
 static void on_tick(uv_timer_t *timer) {
     struct coordinator *self = timer->data;
 
+    supervisor_alive(boot_now(self));
     look_at_tokens(self);
     election_tick(self->election);
     watch_trouble(self);
@@ -196,6 +198,7 @@ static void on_moved(void *arg, enum election_state from, enum election_state to
     log_info("election", "moved", LOG_STR("from", election_state_name(from)),
              LOG_STR("to", election_state_name(to)), LOG_STR("reason", reason),
              LOG_STR("instance", self->self.instance));
+    supervisor_status(election_state_name(to));
     if (to == ELECTION_LEADING)
         raiser_begin(self->raiser);
 }
@@ -296,6 +299,7 @@ static void on_signal(uv_signal_t *signal, int number) {
     if (self->stopping)
         return;
     self->stopping = true;
+    supervisor_stopping();
     log_info("coordinator", "stopping", LOG_STR("signal", strsignal(number)));
     http_server_drain(self->server);
     uv_timer_stop(&self->tick);
@@ -433,6 +437,7 @@ static void run(struct coordinator *self, const char *bound) {
     log_info("http", "listening", LOG_STR("address", bound),
              LOG_STR("advertised", self->self.addresses.http),
              LOG_STR("instance", self->self.instance));
+    supervisor_ready();
     uv_run(&self->loop, UV_RUN_DEFAULT);
     assert(self->to_close == 0);
 }

@@ -8,6 +8,7 @@
 
 #include "common/http_server.h"
 #include "common/random.h"
+#include "common/supervisor.h"
 
 /* ---- drain ---- */
 
@@ -122,6 +123,7 @@ void worker_start_drain(struct worker *worker, const char *why) {
         return;
     log_info("worker", "draining", LOG_STR("reason", why),
              LOG_INT("drain_timeout_ms", worker->config->drain_timeout_ms));
+    supervisor_stopping();
     worker->drain = WORKER_DRAIN_REQUESTS;
     worker->drain_began_boot_ms = worker_now(worker).boot_ms;
     worker_publish(worker); /* not ready, before anything else */
@@ -209,11 +211,25 @@ static bool serves(const struct worker *worker) {
     return true;
 }
 
+/* As /livez, which a loop that is stuck cannot answer. */
+static bool loops_turn(const struct worker *worker, struct instant now) {
+    for (size_t i = 0; i < worker->n_slots; i++) {
+        uint64_t turned_boot_ms = atomic_load_explicit(&worker->gauges[i].turned_boot_ms,
+                                                       memory_order_relaxed);
+
+        if (turned_boot_ms && now.boot_ms > turned_boot_ms + WORKER_STUCK_MS)
+            return false;
+    }
+    return true;
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct worker *worker = timer->data;
     struct instant now = worker_now(worker);
     uint64_t period_ms = serves(worker) ? WORKER_POLL_MS : WORKER_POLL_IDLE_MS;
 
+    if (loops_turn(worker, now))
+        supervisor_alive(now.boot_ms);
     look_for_step(worker);
     worker_look_at_tokens(worker, now);
     worker_look_at_tls(worker, now);
@@ -501,6 +517,7 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
         log_info("http", "listening", LOG_STR("address", bound),
                  LOG_STR("instance", worker->self.instance),
                  LOG_STR("identity", worker->self.identity));
+        supervisor_ready();
     } else {
         close_all(worker);
     }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/supervisor.h"
+
 /* Why a machine ID does not serve, for people. */
 static void reason_of(const struct worker *worker, const struct worker_slot *slot,
                       const struct hold_view *view, char *out, size_t size) {
@@ -96,4 +98,5 @@ void worker_publish(struct worker *worker) {
     view.state = base_state(worker, &view);
     worker_note_evidence(worker, &view);
     view_publish(&worker->board, &view, now.boot_ms);
+    supervisor_status(view.reason[0] ? view.reason : "serving");
 }
