@@ -15,7 +15,8 @@
 
 struct election {
     struct election_config config;
-    char *value; /* config.self, spelt */
+    char *
+        value; /* what the key holds when it is ours: config.self, spelt, and what was added to it */
     enum election_state state;
 
     /* The lease: at most one request for it is outstanding. */
@@ -204,6 +205,30 @@ static bool same_key(const struct election *election, const char *value) {
     return strcmp(value, election->key_value) == 0;
 }
 
+/* Does it name us?  Fields that we do not know are somebody's, and no reason to think otherwise. */
+static bool names_us(const struct election *election, const char *value, size_t len) {
+    struct leader leader;
+    struct error unreadable;
+
+    return leader_parse(value, len, &leader, &unreadable) == STATUS_OK &&
+           strcmp(leader.instance, election->config.self.instance) == 0;
+}
+
+/* The key hangs on our lease: it is ours, or nobody's as long as we live. */
+static void learn_own(struct election *election, const struct etcd_kv *kv, uint64_t now) {
+    if (!names_us(election, kv->value, kv->value_len)) {
+        drop_lease(election, false, "the leader key was overwritten");
+        election->next_lease_boot_ms = 0;
+        return;
+    }
+    if (strcmp(kv->value, election->value) != 0) {
+        free(election->value);
+        election->value = allocate_copy(kv->value, kv->value_len);
+    }
+    if (now < election->deadline_boot_ms)
+        move(election, ELECTION_LEADING, "the leader key is ours");
+}
+
 /* kv: the key as etcd holds it; NULL: absent.  revision: of the store. */
 static void learn(struct election *election, const struct etcd_kv *kv, int64_t revision) {
     uint64_t now = boot_now(election);
@@ -220,12 +245,10 @@ static void learn(struct election *election, const struct etcd_kv *kv, int64_t r
         election->campaign_boot_ms = now + CAMPAIGN_MIN_MS +
                                      random_u64() % (CAMPAIGN_MAX_MS - CAMPAIGN_MIN_MS + 1);
     }
-    if (kv && strcmp(kv->value, election->value) == 0 && kv->lease == election->lease) {
-        if (now < election->deadline_boot_ms)
-            move(election, ELECTION_LEADING, "the leader key is ours");
-    } else {
+    if (kv && kv->lease == election->lease)
+        learn_own(election, kv, now);
+    else
         step_down(election, kv ? "the leader key was overwritten" : "the leader key was deleted");
-    }
 }
 
 static void on_key(struct election *election, const struct error *err,
@@ -367,14 +390,14 @@ void election_livez(struct election *election, bool alive) {
 }
 
 /* Asks a leader whose ceiling stands still whether it lives; true when it is to be removed.  A key
- * that holds our own value without our lease leads nobody: it goes once no lease of ours that was
+ * that names us without our lease leads nobody: it goes once no lease of ours that was
  * dropped can still hold it. */
 static bool suspect(struct election *election, uint64_t now) {
     const struct election_config *config = &election->config;
     struct leader leader = {.instance = ""};
     struct error unreadable;
 
-    if (strcmp(election->key_value, election->value) == 0)
+    if (names_us(election, election->key_value, strlen(election->key_value)))
         return now - election->moved_boot_ms >= 2 * config->ttl_s * 1000;
     if (now - election->moved_boot_ms < STILL_PERIODS * config->ceiling_interval_ms) {
         election->silent = 0;

@@ -155,6 +155,35 @@ def test_an_overwritten_leader_key_deposes_and_is_removed_in_the_end():
             lib.equal(fleet.get("leader").json()["instance"], new.instance)
 
 
+def test_a_field_that_somebody_added_is_kept_and_no_change_of_leader():
+    with lib.Fleet() as fleet:
+        coordinators, leader = start(fleet, 2)
+        key = fleet.get("leader")
+        fleet.etcd.put(fleet.key("leader"), json.dumps({**key.json(), "note": "by hand"}), key.lease)
+        lib.wait_until(lambda: fleet.leader(coordinators) is leader, 5, "it leads again")
+        for _ in range(2):
+            wait_raise(fleet)
+        lib.equal((fleet.get("leader").json()["note"], fleet.get("leader").lease),
+                  ("by hand", key.lease))
+        lib.equal(leader.terminate(), 0)
+        other = next(each for each in coordinators if each is not leader)
+        lib.wait_until(other.leads, 2, "it handed over")
+        lib.check("note" not in fleet.get("leader").json(), "the next one has a key of its own")
+
+
+def test_a_foreign_value_under_a_lease_that_lives_goes_with_the_lease():
+    with lib.Fleet() as fleet:
+        coordinators, leader = start(fleet, 1)
+        key = fleet.get("leader")
+        # Whoever asks the address that it names finds somebody alive.
+        fleet.etcd.put(fleet.key("leader"), json.dumps({**key.json(), "instance": "ab" * 16}), key.lease)
+        lib.wait_until(lambda: fleet.get("leader") and
+                       fleet.get("leader").json()["instance"] == leader.instance, 10,
+                       "the key is taken again")
+        fleet.leader(coordinators)
+        wait_raise(fleet)
+
+
 def test_its_own_value_without_its_lease_leads_nobody():
     with lib.Fleet() as fleet:
         coordinators, leader = start(fleet, 1)

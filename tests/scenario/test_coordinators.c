@@ -334,16 +334,29 @@ static void init_cluster(struct sim *sim) {
     }
 }
 
+/* By hand, under the very lease that it had. */
+static void add_field(struct sim *sim, const struct etcd_kv *leader) {
+    char *text = NULL;
+
+    if (!leader || leader->value[0] != '{' ||
+        asprintf(&text, "{\"note%" PRIu64 "\":1,%s", fake_below(&sim->world, 1000),
+                 leader->value + 1) < 0)
+        return;
+    fake_etcd_put(sim->etcd, sim->keys.leader, text, leader->lease);
+    free(text);
+}
+
 static void tamper(struct sim *sim) {
     const struct etcd_kv *leader = fake_etcd_get(sim->etcd, sim->keys.leader);
 
     sim->tampered_us = sim->world.now_us;
-    switch (fake_below(&sim->world, 3)) {
+    switch (fake_below(&sim->world, 4)) {
     case 0: fake_etcd_put(sim->etcd, sim->keys.leader, "garbage", 0); break;
     case 1:
         if (leader)
             fake_etcd_delete(sim->etcd, sim->keys.leader);
         break;
+    case 2: add_field(sim, leader); break;
     default:
         if (leader && leader->lease)
             fake_etcd_revoke(sim->etcd, leader->lease);
