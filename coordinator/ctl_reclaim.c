@@ -330,10 +330,11 @@ static void take_by_force(struct reclaiming *work, struct row *row) {
         fail(work, row, err.message);
     } else if (look.now == OWN_GONE) {
         row->action = ACTION_TAKEN;
-        snprintf(row->message, sizeof row->message, "%s",
-                 ordered == CTL_ORDERED_NOBODY
-                     ? "taken back; the holder is gone, so nobody was ordered to give it up"
-                     : "taken back; the holder, which did not react, is ordered to give it up");
+        snprintf(
+            row->message, sizeof row->message, "%s",
+            ordered == CTL_ORDERED_NOBODY
+                ? "taken back; the holder is not registered, so nobody was ordered to give it up"
+                : "taken back; the holder, which did not react, is ordered to give it up");
     } else {
         fail(work, row, "it was claimed anew meanwhile: look again");
     }

@@ -212,6 +212,16 @@ void registration_set(struct registration *reg, const char *node_value) {
     pump(reg);
 }
 
+/* News may be old: then the write finds that out by its compare. */
+void registration_seen(struct registration *reg, const char *value, size_t len) {
+    if (reg->left || reg->busy || !reg->known)
+        return;
+    if (value && strlen(reg->known) == len && memcmp(reg->known, value, len) == 0)
+        return;
+    set_text(&reg->known, value, len);
+    pump(reg);
+}
+
 void registration_leave(struct registration *reg) {
     reg->left = true;
     uv_timer_stop(reg->timer);

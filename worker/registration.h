@@ -32,6 +32,9 @@ struct registration *registration_new(const struct registration_config *config);
 /* What the record is to say, as soon as may be.  Copied; nothing is written when it says so
  * already. */
 void registration_set(struct registration *registration, const char *node_value);
+/* What the record says, as watched or read; NULL: it is absent.  Somebody else may have deleted or changed
+ * it: then it is written again. */
+void registration_seen(struct registration *registration, const char *value, size_t len);
 /* Revokes the lease, so that the record goes, and writes nothing more. */
 void registration_leave(struct registration *registration);
 /* Has etcd answered that? */

@@ -5,11 +5,12 @@
 /* ---- what etcd tells ---- */
 
 void worker_key(struct worker *worker, const char *key, const char *value, size_t len) {
-    char assign_key[KEY_MAX];
+    char assign_key[KEY_MAX], node_key[KEY_MAX];
     struct error ignored;
 
     worker->heard = true;
     keys_assign(&worker->keys, worker->self.instance, assign_key);
+    keys_node(&worker->keys, worker->self.instance, node_key);
     if (strcmp(key, worker->keys.meta) == 0) {
         bool had_meta = worker->has_meta, knew_meta = worker->knows_meta;
 
@@ -26,13 +27,18 @@ void worker_key(struct worker *worker, const char *key, const char *value, size_
             holder_ceiling(worker->slots[i].holder, value, len);
     } else if (strcmp(key, assign_key) == 0 && value) {
         worker_assigned(worker, value, len);
+    } else if (strcmp(key, node_key) == 0) {
+        registration_seen(worker->registration, value, len);
     }
 }
 
 static void on_events(void *arg, const struct etcd_event *events, size_t n) {
     struct worker *worker = arg;
-    bool reset = n > 0 && events[0].kind == ETCD_EVENT_RESET, meta_there = false;
+    bool reset = n > 0 && events[0].kind == ETCD_EVENT_RESET, meta_there = false,
+         node_there = false;
+    char node_key[KEY_MAX];
 
+    keys_node(&worker->keys, worker->self.instance, node_key);
     for (size_t i = 0; i < n; i++) {
         const struct etcd_event *event = &events[i];
 
@@ -40,15 +46,19 @@ static void on_events(void *arg, const struct etcd_event *events, size_t n) {
             continue;
         if (strcmp(event->key, worker->keys.meta) == 0)
             meta_there = event->kind == ETCD_EVENT_PUT;
+        if (strcmp(event->key, node_key) == 0)
+            node_there = event->kind == ETCD_EVENT_PUT;
         worker_key(worker, event->key, event->kind == ETCD_EVENT_PUT ? event->value : NULL,
                    event->value_len);
     }
     if (reset && !meta_there)
         worker_key(worker, worker->keys.meta, NULL, 0);
+    if (reset && !node_there)
+        worker_key(worker, node_key, NULL, 0);
     worker_changed(worker);
 }
 
-enum { POLL_META, POLL_CEIL, POLL_ASSIGN, POLLS };
+enum { POLL_META, POLL_CEIL, POLL_ASSIGN, POLL_NODE, POLLS };
 
 static void on_polled(void *arg, const struct error *err, const struct etcd_txn_result *result) {
     struct worker *worker = arg;
@@ -66,18 +76,22 @@ static void on_polled(void *arg, const struct error *err, const struct etcd_txn_
                        result->results[i].kvs[0].value_len);
         else if (i == POLL_META)
             worker_key(worker, worker->keys.meta, NULL, 0);
+        else if (i == POLL_NODE)
+            registration_seen(worker->registration, NULL, 0);
     worker_changed(worker);
 }
 
 /* The watch is a hint; this is what a silent one cannot hide. */
 void worker_poll_etcd(struct worker *worker, struct instant now) {
-    char assign_key[KEY_MAX];
+    char assign_key[KEY_MAX], node_key[KEY_MAX];
     struct etcd_op ops[POLLS] = {[POLL_META] = {.kind = ETCD_RANGE, .key = worker->keys.meta},
                                  [POLL_CEIL] = {.kind = ETCD_RANGE, .key = worker->keys.ceil},
-                                 [POLL_ASSIGN] = {.kind = ETCD_RANGE, .key = assign_key}};
+                                 [POLL_ASSIGN] = {.kind = ETCD_RANGE, .key = assign_key},
+                                 [POLL_NODE] = {.kind = ETCD_RANGE, .key = node_key}};
     struct etcd_txn txn = {.then = ops, .n_then = POLLS};
 
     keys_assign(&worker->keys, worker->self.instance, assign_key);
+    keys_node(&worker->keys, worker->self.instance, node_key);
     worker->polling = true;
     worker->polled_boot_ms = now.boot_ms;
     worker->polling_mark = history_mark(&worker->history);
@@ -87,10 +101,13 @@ void worker_poll_etcd(struct worker *worker, struct instant now) {
 /* ---- start ---- */
 
 static void start_watch(struct worker *worker) {
-    char assign_key[KEY_MAX];
-    struct etcd_key_range ranges[] = {
-        {.key = worker->keys.meta}, {.key = worker->keys.ceil}, {.key = assign_key}};
+    char assign_key[KEY_MAX], node_key[KEY_MAX];
+    struct etcd_key_range ranges[] = {{.key = worker->keys.meta},
+                                      {.key = worker->keys.ceil},
+                                      {.key = assign_key},
+                                      {.key = node_key}};
 
+    keys_node(&worker->keys, worker->self.instance, node_key);
     keys_assign(&worker->keys, worker->self.instance, assign_key);
     worker->watch = worker->etcd.watch(worker->etcd.self, ranges, sizeof ranges / sizeof ranges[0],
                                        on_events, worker);

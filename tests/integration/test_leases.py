@@ -79,5 +79,31 @@ def test_all_leases_of_20_workers_at_once():
         print(f"       back after {took:.1f} s, {rate:.1f} requests a second and worker")
 
 
+def test_a_node_record_that_somebody_deleted_or_changed_is_written_again():
+    with lib.Fleet() as fleet:
+        fleet.init("--new", "--quiet-time=1s")
+        worker = fleet.worker(*TIMES)
+        worker.wait_ready()
+        name = fleet.key(f"node/{worker.instance}")
+        good = lib.wait_until(lambda: (lambda key: key if key and key.json()["held"] else None)(
+            fleet.etcd.get(name)), 5, "it says what it holds")
+        for spoil in (lambda: fleet.etcd.delete(name),
+                      lambda: fleet.etcd.put(name, "{}"),  # and without its lease
+                      lambda: fleet.etcd.put(name, "", good.lease)):
+            spoil()
+            again = lib.wait_until(lambda: (lambda key: key if key and key.value not in ("", "{}")
+                                            else None)(fleet.etcd.get(name)), 3, "it is there again")
+            lib.equal((again.json()["held"], again.lease), (good.json()["held"], good.lease))
+        # So what rests on it is true of a live holder.
+        fleet.etcd.delete(name)
+        lib.wait_until(lambda: fleet.etcd.get(name), 3, "it is there again")
+        lib.equal(len(fleet.ctl("next", "--count=5").split()), 5)
+        machine_id = good.json()["held"][0]
+        taken = fleet.ctl_json("reclaim", str(machine_id), "--force", "--yes")
+        lib.check("not registered" not in str(taken) and "gave it up" in str(taken), taken)
+        worker.wait_ready()
+        lib.check(fleet.etcd.get(name), "it goes on")
+
+
 if __name__ == "__main__":
     lib.main()
