@@ -32,6 +32,7 @@ static enum status check_cluster(const char *text, struct error *err) {
 static void read_machine(struct fields *fields, uint64_t ahead_ms, struct recover_source *source) {
     struct recover_slot slot = {.claim = ""};
     uint64_t machine_id = 0, horizon_ms = 0, limit_ms = 0, last_ms = 0, pending = 0;
+    bool says_how_far = fields_has(fields, "pending_horizon_ms");
 
     if (json_is_null(json_object_get(fields->object, "machine_id")))
         return; /* it looks for one */
@@ -43,7 +44,9 @@ static void read_machine(struct fields *fields, uint64_t ahead_ms, struct recove
     fields_number(fields, "pending", 0, INT64_MAX, &pending);
     slot.machine_id = (uint16_t)machine_id;
     slot.until_ms = max_u64(max_u64(horizon_ms, limit_ms), last_ms);
-    if (pending > 0)
+    if (says_how_far)
+        fields_wide(fields, "pending_horizon_ms", RECORD_WALL_MAX_MS, &ahead_ms);
+    if (pending > 0 || says_how_far)
         slot.until_ms = max_u64(slot.until_ms, ahead_ms);
     source->slots[source->n_slots++] = slot;
 }

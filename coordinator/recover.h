@@ -37,7 +37,7 @@ struct recover_source {
 };
 
 /* Reads a worker's /v1/status.  A write of unknown outcome counts as the most that it can have asked
- * for: a window ahead of its clock.  STATUS_PROTOCOL: no such answer; *source is of no use. */
+ * for: as it says, or, of one that does not say it yet, a window ahead of its clock.  STATUS_PROTOCOL: no such answer; *source is of no use. */
 enum status recover_from_status(const char *text, size_t len, const char *name,
                                 struct recover_source *source, struct error *err);
 /* STATUS_REFUSED: the record of a standalone worker, which has no cluster. */

@@ -59,6 +59,7 @@ static json_t *spell_machine(const struct view_machine *machine, uint64_t wall_m
     fields_put(object, "limit_ms", fields_from_wide(hold->limit_ms));
     fields_put(object, "runway_ms", fields_from_number(runway_ms(hold, wall_ms)));
     fields_put(object, "pending", fields_from_number(hold->pending));
+    fields_put(object, "pending_horizon_ms", fields_from_wide(hold->pending_ms));
     fields_put(object, "last_issued_ms", fields_from_wide(load(&machine->gauges->last_issued_ms)));
     fields_put(object, "issued_total", fields_from_wide(load(&machine->gauges->issued_total)));
     return object;

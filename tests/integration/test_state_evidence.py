@@ -60,8 +60,11 @@ def test_a_pending_value_is_on_record():
             file.newest()), 10, "an extension without an answer is noted")
         lib.check(record.machines[0]["pending_ms"] > record.machines[0]["granted_ms"] >= granted_ms,
                   record.machines)
+        lib.wait_until(lambda: int(worker.status()["machines"][0]["pending_horizon_ms"]) ==
+                       file.newest().machines[0]["pending_ms"], 5, "/v1/status says the same")
         fleet.etcd.resume()
         lib.wait_until(lambda: not file.newest().machines[0]["pending_ms"], 10, "and its outcome")
+        lib.wait_until(lambda: worker.status()["machines"][0]["pending_horizon_ms"] == "0", 10, "none")
 
 
 def test_the_last_machine_id_is_wanted_again():

@@ -61,6 +61,10 @@ static enum status add(const struct recover_source *source) {
 #define MACHINE(horizon, limit, last, pending)                                                     \
     "{\"machine_id\":7,\"claim\":\"" CLAIM "\",\"horizon_ms\":\"" horizon                          \
     "\",\"limit_ms\":\"" limit "\",\"last_issued_ms\":\"" last "\",\"pending\":" pending "}"
+#define SHOWN(horizon, limit, highest, pending)                                                    \
+    "{\"machine_id\":7,\"claim\":\"" CLAIM "\",\"horizon_ms\":\"" horizon                          \
+    "\",\"limit_ms\":\"" limit "\",\"last_issued_ms\":\"0\",\"pending\":" pending                  \
+    ",\"pending_horizon_ms\":\"" highest "\"}"
 
 static const struct {
     const char *row, *text;
@@ -73,6 +77,11 @@ static const struct {
     {"a last ID above both", STATUS(MACHINE("0", "0", "1764547200099", "0")), NOW_MS + 99},
     {"a pending value: a window from its clock",
      STATUS(MACHINE("1764547200050", "1764547200070", "0", "1")), NOW_MS + WINDOW_MS},
+    {"a pending value that is shown",
+     STATUS(SHOWN("1764547200050", "1764547200070", "1764547200080", "1")), NOW_MS + 80},
+    {"one that is shown and lower than its limit",
+     STATUS(SHOWN("1764547200050", "1764547200070", "1764547200060", "2")), NOW_MS + 70},
+    {"none is shown", STATUS(SHOWN("1764547200050", "1764547200070", "0", "0")), NOW_MS + 70},
     {"looks for one", STATUS("{\"machine_id\":null,\"claim\":\"\"}"), 0},
     {"holds none", STATUS(""), 0},
 };
@@ -100,6 +109,9 @@ static const struct {
     {"a limit that is a number",
      STATUS("{\"machine_id\":1,\"claim\":\"\",\"horizon_ms\":\"1\",\"limit_ms\":1,"
             "\"last_issued_ms\":\"1\",\"pending\":0}")},
+    {"a pending horizon that is a number",
+     STATUS("{\"machine_id\":1,\"claim\":\"\",\"horizon_ms\":\"1\",\"limit_ms\":\"1\","
+            "\"last_issued_ms\":\"1\",\"pending\":1,\"pending_horizon_ms\":7}")},
     {"a limit is missing", STATUS("{\"machine_id\":1,\"claim\":\"\",\"horizon_ms\":\"1\","
                                   "\"last_issued_ms\":\"1\",\"pending\":0}")},
     {"an era that is none",
