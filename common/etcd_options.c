@@ -2,6 +2,9 @@
 
 #include <stddef.h>
 
+#include "common/etcd_endpoints.h"
+#include "common/keys.h"
+
 #define FIELD(name) offsetof(struct shared_options, name)
 
 const struct option etcd_options[] = {
@@ -164,6 +167,14 @@ const char *const known_environment[] = {
 
 enum status etcd_options_config(const struct shared_options *options,
                                 struct etcd_http_config *config, struct error *err) {
+    struct etcd_endpoints endpoints;
+    struct keys keys;
+
+    if (keys_init(&keys, options->cluster, err) != STATUS_OK)
+        return error_context(err, "--cluster");
+    if (etcd_endpoints_parse(options->etcd_endpoints, &endpoints, err) != STATUS_OK)
+        return error_context(err, "--etcd-endpoints");
+    etcd_endpoints_release(&endpoints);
     if (!options->etcd_cert_file != !options->etcd_key_file)
         return error_set(err, STATUS_INVALID, "--etcd-cert-file and --etcd-key-file go together");
     if (!options->etcd_user != !options->etcd_password_file)

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/decimal.h"
 #include "common/options_value.h"
 #include "common/quote.h"
 
@@ -61,6 +62,14 @@ static size_t find_option(const struct parser *parser,
     return i;
 }
 
+static bool lacks_unit(const struct option *option, const char *text, size_t len) {
+    uint64_t number;
+    struct error ignored;
+
+    return option->type == OPTION_DURATION &&
+           decimal_parse(text, len, 0, UINT64_MAX, &number, &ignored) == STATUS_OK;
+}
+
 /* Sets one option from a source; label is what that source calls it. */
 static enum status set_option(struct parser *parser, size_t index, const char *label,
                               const char *text, size_t len) {
@@ -72,8 +81,9 @@ static enum status set_option(struct parser *parser, size_t index, const char *l
     parser->seen[index] = true;
     if (!option_value_read(option, text, len, parser->values)) {
         option_value_rule(option, rule);
-        return error_set(parser->err, STATUS_INVALID, "%s=%s: %s", label,
-                         option->secret ? "***" : quote(text, len, quoted), rule);
+        return error_set(parser->err, STATUS_INVALID, "%s=%s: %s%s", label,
+                         option->secret ? "***" : quote(text, len, quoted), rule,
+                         lacks_unit(option, text, len) ? ", with its unit: ms, s, m or h" : "");
     }
     if (option->given_offset)
         *(bool *)((char *)parser->values + option->given_offset) = true;

@@ -11,10 +11,10 @@ struct holder {
     struct hold *hold;
     uv_timer_t *timer; /* the loop's once closed */
     bool seeking;
-    unsigned revoking;        /* revocations that etcd has not answered yet */
-    struct history_mark mark; /* of the transaction under way */
-    struct hold_view seen;    /* as last logged */
-    struct log_repeat trouble;
+    unsigned revoking;                    /* revocations that etcd has not answered yet */
+    struct history_mark mark;             /* of the transaction under way */
+    struct hold_view seen;                /* as last logged */
+    struct log_repeat trouble, hindrance; /* etcd's, and what etcd says of the cluster */
 };
 
 static void pump(struct holder *holder);
@@ -108,10 +108,28 @@ static void carry_out(struct holder *holder, const struct hold_act *act) {
     }
 }
 
+/* What keeps it from claiming is no failure of etcd's. */
+static void log_trouble(struct holder *holder, struct instant now) {
+    const struct error *err = hold_error(holder->hold);
+    const struct hold_view *view = &holder->seen;
+    bool hindered = err->message[0] &&
+                    (view->phase == HOLD_SEEKING || view->reason == HOLD_NO_META);
+
+    if (hindered)
+        log_repeat_failed(&holder->hindrance, now.boot_ms, "hold", "nothing can be claimed now",
+                          err->message);
+    else
+        log_repeat_ended(&holder->hindrance, now.boot_ms, "hold", "machine IDs can be claimed");
+    if (err->message[0] && !hindered)
+        log_repeat_failed(&holder->trouble, now.boot_ms, "hold", "etcd does not answer as asked",
+                          err->message);
+    else
+        log_repeat_ended(&holder->trouble, now.boot_ms, "hold", "etcd answers again");
+}
+
 /* Each move once, with both names. */
 static void log_moves(struct holder *holder) {
     const struct hold_view before = holder->seen;
-    const struct error *err = hold_error(holder->hold);
     struct hold_view *view = &holder->seen;
     struct instant now = now_of(holder);
 
@@ -129,11 +147,7 @@ static void log_moves(struct holder *holder) {
         !holder->config.history->alarm[0]) /* that is logged, and not for each machine ID */
         log_error("hold", "etcd went back in time: no extension, serving to the limit",
                   LOG_INT("machine_id", view->machine_id), LOG_U64("limit_ms", view->limit_ms));
-    if (err->message[0])
-        log_repeat_failed(&holder->trouble, now.boot_ms, "hold", "etcd does not answer as asked",
-                          err->message);
-    else
-        log_repeat_ended(&holder->trouble, now.boot_ms, "hold", "etcd answers again");
+    log_trouble(holder, now);
 }
 
 static void on_timer(uv_timer_t *timer) {

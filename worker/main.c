@@ -320,6 +320,8 @@ static enum status check(const struct values *values, struct error *err) {
         return error_set(err, STATUS_INVALID, "--http-listen: must be HOST:PORT");
     if (check_tls(values, err) != STATUS_OK)
         return err->status;
+    if (values->identity && identity_check(values->identity, err) != STATUS_OK)
+        return error_context(err, "--identity");
     if (values->standalone)
         return check_standalone(values, err);
     if (values->init || values->adopt)

@@ -16,6 +16,8 @@ static void reason_of(const struct worker *worker, const struct worker_slot *slo
         snprintf(out, size, "rollback: %s: run snowfleetctl recover", worker->history.alarm);
     else if (view->reason == HOLD_NO_META && !err->message[0])
         snprintf(out, size, "meta missing: has snowfleetctl init been run for this cluster?");
+    else if (view->reason == HOLD_NO_META && strncmp(err->message, "meta", 4) == 0)
+        snprintf(out, size, "%.240s", err->message); /* it is there, and unreadable */
     else if (view->reason == HOLD_WINDOW || view->reason == HOLD_NO_META)
         snprintf(out, size, "%s: %.200s", hold_reason_name(view->reason), err->message);
     else if (view->reason == HOLD_FROZEN)

@@ -56,7 +56,7 @@ def test_single_fields_of_meta():
         worker = fleet.worker(*TIMES)
         worker.wait_ready()
         worker.kill()
-        for changes, words in (({"format": 2}, ["format"]),
+        for changes, words in (({"format": 2}, ["meta: format 2 is newer"]),
                                ({"epoch_ms": 1704067200000}, ["epoch_ms"]),
                                ({"machine_id_range": "0-1024"}, ["machine_id_range"]),
                                ({"mode": "SOMETIMES"}, ["mode"]),
@@ -66,6 +66,8 @@ def test_single_fields_of_meta():
             rewrite(fleet, **changes)
             worker.start()
             waits(worker, *words)
+            lib.check("missing" not in worker.status()["reason"], worker.status()["reason"])
+            lib.equal(worker.logged("hold", "etcd does not answer as asked"), [])
             fleet.etcd.put(fleet.key("meta"), good)
             worker.wait_ready(20)
             worker.kill()

@@ -171,12 +171,13 @@ def test_the_coordinators_options_are_checked_too():
                 (["--http-listen=nowhere"], "--http-listen"), (["--http-listen="], "--http-listen"),
                 (["--http-listen=127.0.0.1:65536"], "--http-listen"),
                 (["--probe-interval=0s"], "--probe-interval"), (["extra"], "extra"),
-                (["--ceiling-lead=1"], "--ceiling-lead=1"), (["--unknown"], "unknown")]:
+                (["--ceiling-lead=1"], "with its unit"), (["--unknown"], "unknown"),
+                (["--cluster=a/b"], "--cluster"), (["--etcd-endpoints=ftp://x"], "ftp://x")]:
             done = subprocess.run([lib.BIN / "snowfleet-coordinator", *args], text=True, timeout=20,
                                   capture_output=True, env=lib.clean_env(), check=False)
             lib.equal(done.returncode, 64, f"{args}: {done.stdout}{done.stderr}")
             lib.check(fragment in done.stderr, f"{args}: {done.stderr}")
-        lib.check(fleet.folder.exists(), "")
+            lib.equal(len(done.stderr.splitlines()), 1, f"one line: {done.stderr!r}")
 
 
 if __name__ == "__main__":

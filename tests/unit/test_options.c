@@ -242,7 +242,7 @@ static const struct {
     {"--machine-id=18446744073709551617", "--machine-id=18446744073709551617: must be 0..1023"},
     {"--count=0", "--count=0: must be 1..10000"},
     {"--lease-ttl=1s", "--lease-ttl=1s: must be 2s..600s"},
-    {"--lease-ttl=15", "--lease-ttl=15: must be 2s..600s"},
+    {"--lease-ttl=15", "--lease-ttl=15: must be 2s..600s, with its unit: ms, s, m or h"},
     {"--lease-ttl=", "--lease-ttl=\"\": must be 2s..600s"},
     {"--log-format=xml", "--log-format=xml: must be json|text"},
     {"--log-format=", "--log-format=\"\": must be json|text"},
