@@ -1,9 +1,11 @@
 #include "common/daemon_main.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/etcd_options.h"
 #include "common/log.h"
@@ -18,6 +20,18 @@ static void log_option(void *arg, const char *name, const char *text) {
     log_info("options", "effective", LOG_STR("name", name), LOG_STR("value", text));
 }
 
+/* As many as the system lets us have: each client and each worker that is asked takes one. */
+static void raise_descriptors(void) {
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        log_warn("daemon", "the limit of descriptors cannot be raised",
+                 LOG_U64("hard_limit", limit.rlim_max), LOG_STR("reason", strerror(errno)));
+}
+
 static int run(const struct daemon_main *daemon) {
     const struct shared_options *shared = daemon->values;
     struct error err;
@@ -26,6 +40,7 @@ static int run(const struct daemon_main *daemon) {
     signal(SIGXFSZ, SIG_IGN); /* a write beyond a file's allowed size fails, and is answered for */
     log_init(daemon->options->program, (enum log_format)shared->log_format,
              (enum log_level)shared->log_level);
+    raise_descriptors();
     options_visit(daemon->options, daemon->values, log_option, NULL);
     if (daemon->run(daemon->values, &err) == STATUS_OK)
         return EXIT_SUCCESS;

@@ -12,7 +12,8 @@ struct daemon_main {
     /* What no single option's range can say; also makes what run() needs.  STATUS_INVALID is the
      * user's mistake. */
     enum status (*check)(void *values, struct error *err);
-    /* Runs until it is told to stop.  The log is open, SIGPIPE and SIGXFSZ are ignored. */
+    /* Runs until it is told to stop.  The log is open, SIGPIPE and SIGXFSZ are ignored, and the
+     * soft limit of descriptors is as high as the hard one. */
     enum status (*run)(void *values, struct error *err);
 };
 

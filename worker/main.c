@@ -380,8 +380,8 @@ static bool has_grpc(const struct worker_config *config) {
     return config->grpc_listen[0] || config->unix_socket;
 }
 
-/* As many descriptors as the system lets us have.  Where they are too few for --max-connections,
- * fewer clients are taken: the link to etcd must not go without one. */
+/* Where there are too few descriptors for --max-connections, fewer clients are taken: the link to etcd
+ * must not go without one. */
 static void fit_descriptors(struct worker_config *config) {
     uint64_t own = OWN_DESCRIPTORS + LOOP_DESCRIPTORS * config->machine_ids, room;
     uint64_t servers = has_grpc(config) ? 2 : 1; /* each takes --max-connections */
@@ -389,10 +389,6 @@ static void fit_descriptors(struct worker_config *config) {
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
     room = limit.rlim_cur > own ? (limit.rlim_cur - own) / config->machine_ids / servers : 0;
     if (room >= config->max_connections)
         return;

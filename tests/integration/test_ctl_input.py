@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """snowfleetctl and the coordinator, given bad input: refused, with what was wrong, and nothing done."""
 
+import resource
 import subprocess
 
 import lib
@@ -178,6 +179,16 @@ def test_the_coordinators_options_are_checked_too():
             lib.equal(done.returncode, 64, f"{args}: {done.stdout}{done.stderr}")
             lib.check(fragment in done.stderr, f"{args}: {done.stderr}")
             lib.equal(len(done.stderr.splitlines()), 1, f"one line: {done.stderr!r}")
+
+
+def test_a_coordinator_takes_all_the_descriptors_that_it_may_have():
+    with lib.Fleet() as fleet:
+        daemon = lib.Daemon("coordinator", [
+            "prlimit", "--nofile=64:512", lib.BIN / "snowfleet-coordinator",
+            "--http-listen=127.0.0.1:0", "--etcd-endpoints", fleet.etcd.url], fleet.folder)
+        fleet.processes.append(daemon)
+        lib.check(daemon.address, "it listens")
+        lib.equal(resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE), (512, 512))
 
 
 if __name__ == "__main__":
