@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_used_is_left_alone():
 def refused(fleet, path, *words, args=()):
     done = subprocess.run([
         str(lib.BIN / "snowfleet-worker"), "--etcd-endpoints", fleet.etcd.url,
-        "--http-listen=127.0.0.1:0", f"--state-file={path}", *args], stdin=subprocess.DEVNULL,
+        "--http-listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0", f"--state-file={path}", *args], stdin=subprocess.DEVNULL,
         capture_output=True, text=True, env=lib.clean_env(), timeout=20, check=False)
     lib._refuse_reports("snowfleet-worker", done.returncode, done.stderr)
     lib.equal(done.returncode, 1, done.stderr)
@@ -189,14 +189,14 @@ def test_what_belongs_to_another_worker_is_refused():
         alone = state.File(fleet.folder / "alone")
         standalone = lib.Daemon("alone", [
             lib.BIN / "snowfleet-worker", "--standalone", f"--state-file={alone}", "--init",
-            "--http-listen=127.0.0.1:0"], fleet.folder)
+            "--http-listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0"], fleet.folder)
         fleet.processes.append(standalone)
         standalone.wait_ready()
         lib.equal(standalone.terminate(), 0)
         refused(fleet, alone, "standalone")
         done = subprocess.run([
             str(lib.BIN / "snowfleet-worker"), "--standalone", f"--state-file={file}",
-            "--http-listen=127.0.0.1:0"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            "--http-listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
             env=lib.clean_env(), timeout=20, check=False)
         lib.equal(done.returncode, 1)
         lib.check("belongs to a worker of cluster default" in done.stderr, done.stderr)

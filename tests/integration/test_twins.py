@@ -31,7 +31,8 @@ def pod_of(fleet, name, *more, wrap=()):
     lib.check(len(args) < len(command) - 1, f"the manifests say where to listen: {command}")
     environment |= {"SNOWFLEET_ETCD_ENDPOINTS": fleet.etcd.url, "SNOWFLEET_CLUSTER": fleet.cluster}
     worker = lib.Daemon(fleet._name("pod"),
-                        [*wrap, lib.BIN / pathlib.Path(command[0]).name, *args, "--http-listen=127.0.0.1:0", *more],
+                        [*wrap, lib.BIN / pathlib.Path(command[0]).name, *args, "--http-listen=127.0.0.1:0",
+                         "--grpc-listen=127.0.0.1:0", *more],
                         fleet.folder, environment)
     fleet.processes.append(worker)
     return worker

@@ -70,9 +70,14 @@ def test_a_port_in_use_is_said():
     with lib.Fleet() as fleet:
         fleet.init("--new")
         first = fleet.worker()
-        done = run(f"--etcd-endpoints={fleet.etcd.url}", f"--http-listen={first.address}")
+        done = run(f"--etcd-endpoints={fleet.etcd.url}", f"--http-listen={first.address}",
+                   "--grpc-listen=127.0.0.1:0")
         lib.equal(done.returncode, 1)
         lib.check("in use" in done.stderr and first.address in done.stderr, done.stderr)
+        done = run(f"--etcd-endpoints={fleet.etcd.url}", "--http-listen=127.0.0.1:0",
+                   f"--grpc-listen={first.grpc_address}")
+        lib.equal(done.returncode, 1)
+        lib.check("in use" in done.stderr and "--grpc-listen" in done.stderr and first.grpc_address in done.stderr, done.stderr)
 
 
 def test_help_and_version_need_nothing():
