@@ -327,24 +327,10 @@ static void stop_unread(struct grpc_call *call) {
                    GRPC_NO_RETRY);
 }
 
-/* The worker is leaving, and this client has only just come: it is told that nothing was done, so that
- * it tries elsewhere by itself. */
-static bool turn_away(struct grpc_call *call) {
-    if (!call->conn->came_late || (call->method && call->method->open))
-        return false;
-    let_go(call);
-    call->finished = true;
-    nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->stream_id,
-                              NGHTTP2_REFUSED_STREAM);
-    return true;
-}
-
 void grpc_call_judge(struct grpc_call *call) {
     call->judged = true;
     if (counts_as_busy(call))
         call->conn->server->busy++;
-    if (turn_away(call))
-        return;
     if (call->header_bytes > GRPC_HEADER_BYTES) {
         call->http_status = "431";
         grpc_call_stop(call, GRPC_RESOURCE_EXHAUSTED, "the headers are larger than 16384 bytes",

@@ -232,15 +232,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
 /* ---- GOAWAY ---- */
 
 void grpc_conn_notice(struct grpc_conn *conn, bool for_age) {
-    static const uint8_t last_call[8] = "goaway"; /* told from other pings by its answer */
-
     if (conn->notice_ms || conn->closing)
         return;
     conn->notice_ms = uv_now(conn->server->loop);
     conn->notice_for_age = for_age;
-    nghttp2_submit_shutdown_notice(conn->session);
-    /* When its answer is here the client knows: what it sent before that is still taken. */
-    nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, last_call);
+    nghttp2_submit_shutdown_notice(conn->session); /* on_frame_sent() goes on */
     grpc_conn_mark(conn);
 }
 
@@ -337,7 +333,6 @@ bool grpc_conn_open(struct grpc_server *server, enum grpc_listener kind, int fd)
     conn->accepted_ms = conn->heard_ms = conn->pings_at_ms = now_ms;
     conn->age_limit_ms = age_limit(server, now_ms);
     conn->pings = GRPC_PING_BURST;
-    conn->came_late = server->draining;
     code = attach(conn, kind, fd);
     conn->io.handle.data = conn;
     server->open_parts++;
@@ -356,9 +351,7 @@ bool grpc_conn_open(struct grpc_server *server, enum grpc_listener kind, int fd)
     server->conns = conn;
     server->n_conns++;
     server->stats.connections_total++;
-    grpc_session_begin(conn);
-    /* With TLS our SETTINGS wait for the handshake. */
-    if (!conn->tls)
-        grpc_conn_mark(conn);
+    grpc_session_begin(
+        conn); /* our SETTINGS wait until the client has shown that it speaks HTTP/2 */
     return true;
 }

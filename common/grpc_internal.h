@@ -74,7 +74,6 @@ struct grpc_conn {
     uint64_t age_limit_ms; /* by the loop's clock; 0: none */
     uint64_t notice_ms;    /* GOAWAY's first half was sent; 0: not */
     bool notice_for_age, goaway_sent;
-    bool came_late; /* while draining */
     bool greeted, dirty, doomed, closing, spoke_http1;
     uint64_t pings_at_ms;
     unsigned pings, empty_frames;

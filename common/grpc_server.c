@@ -179,7 +179,8 @@ unsigned grpc_server_busy(const struct grpc_server *server) {
     unsigned busy = server->busy;
 
     for (const struct grpc_conn *conn = server->conns; conn; conn = conn->next)
-        busy += conn->unwritten != NULL;
+        busy += conn->unwritten != NULL ||
+                (conn->notice_ms && !conn->notice_for_age && !conn->goaway_sent);
     return busy;
 }
 

@@ -77,12 +77,12 @@ enum status grpc_server_listen(struct grpc_server *server, enum grpc_listener ki
 void grpc_server_set_tls(struct grpc_server *server, struct grpc_tls *tls);
 
 /* Asks the clients to go elsewhere (GOAWAY): what has begun is still answered.  New connections are
- * still taken, so that health can be asked to the end; on those only open methods are answered, other
- * calls are refused in a way (REFUSED_STREAM) that lets clients try elsewhere by themselves. */
+ * still taken, so that health can be asked to the end. */
 void grpc_server_drain(struct grpc_server *server);
 /* Ends all calls with UNAVAILABLE. */
 void grpc_server_end_calls(struct grpc_server *server, const char *why);
-/* Calls under way, but those of background methods, and answers that are not written yet. */
+/* Calls under way, but those of background methods; answers that are not written yet; while draining,
+ * connections whose clients do not know of it yet. */
 unsigned grpc_server_busy(const struct grpc_server *server);
 /* Ends everything.  closed() (or NULL) runs from the loop when the memory is free. */
 void grpc_server_close(struct grpc_server *server, void (*closed)(void *arg), void *arg);

@@ -156,6 +156,9 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     struct grpc_conn *conn = user;
 
+    /* When the answer to this ping is here the client knows: what it sent before is still taken. */
+    if (frame->hd.type == NGHTTP2_GOAWAY && conn->notice_ms && !conn->goaway_sent)
+        nghttp2_submit_ping(session, NGHTTP2_FLAG_NONE, NULL);
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     /* Pings come with traffic: clients measure the way by them. */
