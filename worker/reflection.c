@@ -145,7 +145,7 @@ static void answer_error(struct answer *answer, enum grpc_code code, const char 
     snprintf(answer->message, sizeof answer->message, "%s %s", what,
              quote(name, strlen(name), quoted));
     grpc__reflection__v1__error_response__init(&answer->error);
-    answer->error.error_code = code;
+    answer->error.error_code = (int32_t)code;
     answer->error.error_message = answer->message;
     answer->response.message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
