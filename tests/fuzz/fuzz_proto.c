@@ -1,0 +1,134 @@
+/* Every message that crosses the wire, as bytes from anywhere: what is read can be written, and reads
+ * the same again; and what the interface makes of requests.  The first byte chooses. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/grpc_message.h"
+#include "descriptors.pb-c.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "grpc/reflection/v1/reflection.pb-c.h"
+#include "grpc/reflection/v1alpha/reflection.pb-c.h"
+#include "snowfleet/v1/clock.pb-c.h"
+#include "snowfleet/v1/ids.pb-c.h"
+#include "worker/reflection.h"
+#include "worker/rpc_args.h"
+
+static void require(int holds) {
+    if (!holds)
+        abort();
+}
+
+static const ProtobufCMessageDescriptor *const types[] = {
+    &snowfleet__v1__next_request__descriptor,
+    &snowfleet__v1__next_response__descriptor,
+    &snowfleet__v1__next_batch_request__descriptor,
+    &snowfleet__v1__next_batch_response__descriptor,
+    &snowfleet__v1__id_range__descriptor,
+    &snowfleet__v1__stream_request__descriptor,
+    &snowfleet__v1__decode_request__descriptor,
+    &snowfleet__v1__decode_response__descriptor,
+    &snowfleet__v1__probe_request__descriptor,
+    &snowfleet__v1__probe_response__descriptor,
+    &grpc__health__v1__health_check_request__descriptor,
+    &grpc__health__v1__health_check_response__descriptor,
+    &grpc__reflection__v1__server_reflection_request__descriptor,
+    &grpc__reflection__v1__server_reflection_response__descriptor,
+    &grpc__reflection__v1__extension_request__descriptor,
+    &grpc__reflection__v1__file_descriptor_response__descriptor,
+    &grpc__reflection__v1__extension_number_response__descriptor,
+    &grpc__reflection__v1__list_service_response__descriptor,
+    &grpc__reflection__v1__service_response__descriptor,
+    &grpc__reflection__v1__error_response__descriptor,
+    &grpc__reflection__v1alpha__server_reflection_request__descriptor,
+    &grpc__reflection__v1alpha__server_reflection_response__descriptor,
+};
+#define TYPES (sizeof types / sizeof types[0])
+
+static uint8_t *pack(const ProtobufCMessage *message, size_t *len) {
+    uint8_t *bytes;
+
+    *len = protobuf_c_message_get_packed_size(message);
+    bytes = malloc(*len + 1);
+    require(bytes && protobuf_c_message_pack(message, bytes) == *len);
+    return bytes;
+}
+
+static void read_and_write(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
+                           size_t len) {
+    ProtobufCMessage *message = protobuf_c_message_unpack(type, NULL, len, bytes), *again;
+    size_t packed_len, packed_again_len;
+    uint8_t *packed, *packed_again;
+
+    if (!message)
+        return;
+    packed = pack(message, &packed_len);
+    again = protobuf_c_message_unpack(type, NULL, packed_len, packed);
+    require(again != NULL);
+    packed_again = pack(again, &packed_again_len);
+    require(packed_len == packed_again_len && memcmp(packed, packed_again, packed_len) == 0);
+    free(packed);
+    free(packed_again);
+    protobuf_c_message_free_unpacked(message, NULL);
+    protobuf_c_message_free_unpacked(again, NULL);
+}
+
+static void require_refusal(const struct service_error *err) {
+    require(grpc_code_of(err->code) != GRPC_UNKNOWN && err->message[0]);
+}
+
+static void requests(const uint8_t *bytes, size_t len) {
+    struct rpc_ids_args args;
+    struct service_error err;
+    int64_t id = -1;
+
+    if (rpc_next_args(bytes, len, &args, &err))
+        require(args.ids.count == 1);
+    else
+        require_refusal(&err);
+    if (rpc_batch_args(bytes, len, &args, &err))
+        require(args.ids.count >= 1 && args.ids.count <= SERVICE_COUNT_MAX &&
+                args.form <= RPC_TEXT);
+    else
+        require_refusal(&err);
+    if (rpc_stream_args(bytes, len, &args, &err))
+        require(args.ids.count >= 1 && args.ids.count <= SERVICE_COUNT_MAX &&
+                args.endless == (args.left == 0));
+    else
+        require_refusal(&err);
+    if (rpc_decode_args(bytes, len, &id, &err))
+        require(id >= 0);
+    else
+        require_refusal(&err);
+}
+
+static void reflect(const uint8_t *bytes, size_t len) {
+    static struct reflection *reflection;
+    size_t answer_len;
+    uint8_t *answer;
+
+    if (!reflection)
+        reflection = reflection_new();
+    answer = reflection_answer(reflection, bytes, len, &answer_len);
+    if (!answer)
+        return;
+    read_and_write(&grpc__reflection__v1__server_reflection_response__descriptor,
+                   answer + GRPC_PREFIX_BYTES, answer_len - GRPC_PREFIX_BYTES);
+    free(answer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
+    size_t which;
+
+    if (len == 0)
+        return 0;
+    which = bytes[0] % (TYPES + 2);
+    if (which < TYPES)
+        read_and_write(types[which], bytes + 1, len - 1);
+    else if (which == TYPES)
+        requests(bytes + 1, len - 1);
+    else
+        reflect(bytes + 1, len - 1);
+    return 0;
+}
