@@ -12,13 +12,22 @@ void facts_add_reason(struct view_board *board, struct service_error *err) {
         snprintf(err->message + len, sizeof err->message - len, ": %s", view.reason);
 }
 
+static bool any_loop_serves(const struct worker_view *view, uint64_t now_ms) {
+    for (size_t i = 0; i < view->n_machines; i++)
+        if (view_loop_serves(view->machines[i].gauges, now_ms))
+            return true;
+    return false;
+}
+
 bool facts_ready(struct view_board *board, const struct service *service, bool draining,
                  uint64_t now_ms, struct worker_view *view, struct service_error *why) {
     view_read(board, view);
     *why = (struct service_error){.retry_after_ms = 1000};
     if (draining)
         view->state = WORKER_DRAINING; /* the order may be here before the view */
-    return view_state(view, now_ms) == WORKER_SERVING && service_ready(service, now_ms, why);
+    if (view_state(view, now_ms) != WORKER_SERVING)
+        return false;
+    return service_ready(service, now_ms, why) || any_loop_serves(view, now_ms);
 }
 
 bool facts_epoch(const struct service *service, const struct worker_view *view, uint64_t *epoch_ms,

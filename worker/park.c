@@ -17,6 +17,7 @@ struct park {
     struct service *service;
     struct park_call *first, **last; /* a queue; *last is where the next one goes */
     size_t waiting;
+    struct park_other other; /* take is NULL: nobody */
     int timer_fd;
     uint64_t armed_ms; /* what the timer is set to; 0: it is not */
     uv_poll_t poll;
@@ -42,7 +43,15 @@ static void arm(struct park *park, uint64_t wall_ms) {
         abort(); /* only a bug of ours can be the reason */
 }
 
+void park_set_other(struct park *park, const struct park_other *other) {
+    park->other = *other;
+}
+
 void park_leave(struct park *park, struct park_call *call) {
+    if (call->lent)
+        park->other.leave(park->other.arg, call);
+    if (!call->link)
+        return;
     *call->link = call->next;
     if (call->next)
         call->next->link = call->link;
@@ -72,6 +81,14 @@ static const struct service_error client_gone = {
     .message = "the client went away",
 };
 
+static void finish(struct park *park, uint64_t now_ms, struct park_call *call,
+                   enum service_outcome outcome, const struct service_error *err) {
+    if (outcome == SERVICE_FAILED && !call->stand_in && park->other.take &&
+        park->other.take(park->other.arg, call, now_ms))
+        return;
+    call->done(call, outcome, err);
+}
+
 void park_serve(struct park *park, uint64_t now_ms) {
     struct service_error err = {0};
     enum service_outcome outcome;
@@ -81,17 +98,17 @@ void park_serve(struct park *park, uint64_t now_ms) {
         struct park_call *call = park->first;
 
         if (call->ids.have == 0 && call->gone && call->gone(call)) {
-            outcome = SERVICE_FAILED;
-            err = client_gone;
-        } else {
-            outcome = service_take(park->service, now_ms, &call->ids, &wait_until_ms, &err);
+            pop(park);
+            call->done(call, SERVICE_FAILED, &client_gone);
+            continue;
         }
+        outcome = service_take(park->service, now_ms, &call->ids, &wait_until_ms, &err);
         if (outcome == SERVICE_WAIT) {
             arm(park, wait_until_ms);
             return;
         }
         pop(park);
-        call->done(call, outcome, &err);
+        finish(park, now_ms, call, outcome, &err);
     }
 }
 
@@ -108,7 +125,7 @@ void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
     if (outcome == SERVICE_WAIT)
         push(park, call);
     else
-        call->done(call, outcome, &err);
+        finish(park, now_ms, call, outcome, &err);
 }
 
 void park_fail(struct park *park, const struct service_error *err) {

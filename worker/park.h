@@ -23,7 +23,9 @@ struct park_call {
                  const struct service_error *err);
     /* Has the client gone away?  Asked before IDs are spent on somebody who had to wait. */
     bool (*gone)(const struct park_call *call);
-    struct park_call *next, **link; /* the park's; link is NULL when the call does not wait */
+    bool stand_in;                  /* of another loop's call: a failure goes back to that one */
+    bool lent;                      /* another loop serves it just now */
+    struct park_call *next, **link; /* the park's; link is NULL when the call does not wait here */
 };
 
 struct park;
@@ -31,9 +33,17 @@ struct park;
 /* clock and service outlive it. */
 enum status park_new(uv_loop_t *loop, const struct clock *clock, struct service *service,
                      struct park **park, struct error *err);
+/* Who is asked before a call fails for want of anything to issue from; lend.h. */
+struct park_other {
+    /* True: it is done when this one says so. */
+    bool (*take)(void *arg, struct park_call *call, uint64_t now_ms);
+    void (*leave)(void *arg, struct park_call *call); /* one that was taken: its client gave up */
+    void *arg;
+};
+void park_set_other(struct park *park, const struct park_other *other);
 /* Serves the call now if nobody waits before it, else when its turn comes. */
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call);
-/* Takes a call that waits out of the queue, done() does not run: its client gave up. */
+/* A call that waits is forgotten, done() does not run: its client gave up.  Nothing, if it does not wait. */
 void park_leave(struct park *park, struct park_call *call);
 /* Something changed that they may have waited for. */
 void park_serve(struct park *park, uint64_t now_ms);

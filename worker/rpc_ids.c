@@ -120,8 +120,7 @@ static void free_stream(struct rpc_stream *stream) {
 }
 
 static void leave_park(struct rpc_stream *stream) {
-    if (stream->park.link)
-        park_leave(stream->rpc->config.park, &stream->park);
+    park_leave(stream->rpc->config.park, &stream->park);
 }
 
 static void on_stream_ended(void *user) {

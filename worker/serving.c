@@ -10,6 +10,7 @@
 #include "common/allocate.h"
 #include "common/http_server.h"
 #include "worker/api.h"
+#include "worker/lend.h"
 #include "worker/park.h"
 #include "worker/rpc.h"
 #include "worker/service.h"
@@ -23,9 +24,10 @@
 #define END_LOOK_MS 5
 #define END_MAX_MS 500
 
-/* An order on its way to the loop. */
+/* An order on its way to the loop, or a call from another loop, or back. */
 struct letter {
-    struct serving_order order;
+    struct serving_order order; /* when lent is NULL */
+    struct lent *lent;
     struct letter *next;
 };
 
@@ -46,6 +48,7 @@ struct serving {
     uv_prepare_t publish;
     struct service service;
     struct park *park;
+    struct lend *lend; /* NULL: there is no other loop */
     struct api api;
     struct tokens *tokens; /* NULL: clients need none */
     struct http_server *http;
@@ -92,6 +95,12 @@ static void on_publish(uv_prepare_t *handle) {
     http_server_stats(serving->http, &stats);
     if (serving->service.issued_total > 0 && !serving->service.fresh)
         store(&gauges->last_issued_ms, serving->service.generation.ids.last_wall_ms);
+    /* Released: who reads it also sees all that came before, the other loops among it. */
+    atomic_store_explicit(&gauges->limit_ms,
+                          serving->service.serving && serving->end_by_ms == 0
+                              ? serving->service.generation.ids.limit_ms
+                              : 0,
+                          memory_order_release);
     store(&gauges->issued_total, serving->service.issued_total);
     store(&gauges->parked, park_waiting(serving->park));
     store(&gauges->http_connections, stats.connections);
@@ -125,8 +134,15 @@ static void on_tick(uv_timer_t *timer) {
 
 /* ---- the end ---- */
 
-static void close_all(struct serving *serving) {
+/* Those who wait, here or at another loop. */
+static void fail_all(struct serving *serving) {
     park_fail(serving->park, &shutting_down);
+    if (serving->lend)
+        lend_end(serving->lend, &shutting_down);
+}
+
+static void close_all(struct serving *serving) {
+    fail_all(serving);
     http_server_close(serving->http, NULL, NULL);
     rpc_close(serving->rpc);
     park_close(serving->park);
@@ -139,14 +155,14 @@ static void close_all(struct serving *serving) {
 static void on_end(uv_timer_t *timer) {
     struct serving *serving = timer->data;
 
-    park_fail(serving->park, &shutting_down);
+    fail_all(serving);
     if (count_busy(serving) == 0 || uv_now(&serving->loop) >= serving->end_by_ms)
         close_all(serving);
 }
 
 static void begin_end(struct serving *serving) {
     http_server_drain(serving->http);
-    park_fail(serving->park, &shutting_down);
+    fail_all(serving);
     if (serving->rpc)
         rpc_end(serving->rpc);
     serving->end_by_ms = uv_now(&serving->loop) + END_MAX_MS;
@@ -206,7 +222,10 @@ static void on_wake(uv_async_t *wake) {
         struct letter *letter = letters;
 
         letters = letter->next;
-        carry_out(serving, &letter->order);
+        if (letter->lent)
+            lend_arrived(serving->lend, letter->lent, clock_now(&serving->config.clock).wall_ms);
+        else
+            carry_out(serving, &letter->order);
         free(letter);
     }
     if (stop && serving->end_by_ms == 0)
@@ -215,15 +234,27 @@ static void on_wake(uv_async_t *wake) {
     look(serving);
 }
 
-void serving_order(struct serving *serving, const struct serving_order *order) {
+/* letter is copied. */
+static void post(struct serving *serving, const struct letter *content) {
     struct letter *letter = allocate(1, sizeof *letter);
 
-    letter->order = *order;
+    *letter = *content;
     pthread_mutex_lock(&serving->mutex);
     *serving->last = letter;
     serving->last = &letter->next;
     pthread_mutex_unlock(&serving->mutex);
     uv_async_send(&serving->wake);
+}
+
+void serving_order(struct serving *serving, const struct serving_order *order) {
+    post(serving, &(struct letter){.order = *order});
+}
+
+/* On this loop's thread, to another one's. */
+static void send_lent(void *arg, size_t loop, struct lent *lent) {
+    struct serving *serving = arg;
+
+    post(serving->config.peer(serving->config.arg, loop), &(struct letter){.lent = lent});
 }
 
 unsigned serving_busy(struct serving *serving) {
@@ -269,6 +300,30 @@ static enum status start_rpc(struct serving *serving, struct error *err) {
     return STATUS_OK;
 }
 
+static bool ask_another(void *lend, struct park_call *call, uint64_t now_ms) {
+    return lend_ask(lend, call, now_ms);
+}
+
+static void forget(void *lend, struct park_call *call) {
+    lend_forget(lend, call);
+}
+
+static void start_lending(struct serving *serving) {
+    const struct serving_config *config = &serving->config;
+    const struct lend_config lend = {.gauges = config->all_gauges,
+                                     .n_loops = config->n_loops,
+                                     .self = (size_t)(config->gauges - config->all_gauges),
+                                     .park = serving->park,
+                                     .send = send_lent,
+                                     .arg = serving};
+
+    if (config->n_loops < 2)
+        return;
+    serving->lend = lend_new(&lend);
+    park_set_other(serving->park, &(struct park_other){
+                                      .take = ask_another, .leave = forget, .arg = serving->lend});
+}
+
 static enum status start_parts(struct serving *serving, struct error *err) {
     const struct serving_config *config = &serving->config;
     const struct http_server_config http = {
@@ -286,6 +341,7 @@ static enum status start_parts(struct serving *serving, struct error *err) {
     if (park_new(&serving->loop, &config->clock, &serving->service, &serving->park, err) !=
         STATUS_OK)
         return err->status;
+    start_lending(serving);
     serving->api = (struct api){
         .clock = &config->clock,
         .service = &serving->service,
@@ -331,7 +387,7 @@ static int start_thread(struct serving *serving) {
     return code;
 }
 
-static void free_serving(struct serving *serving) {
+void serving_free(struct serving *serving) {
     uv_loop_close(&serving->loop);
     pthread_mutex_destroy(&serving->mutex);
     while (serving->first) {
@@ -340,8 +396,11 @@ static void free_serving(struct serving *serving) {
         serving->first = letter->next;
         free(letter->order.tokens);
         grpc_tls_unref(letter->order.grpc_tls);
+        if (letter->lent)
+            lent_free(letter->lent);
         free(letter);
     }
+    lend_free(serving->lend);
     free(serving->tokens);
     free(serving);
 }
@@ -373,7 +432,7 @@ enum status serving_start(const struct serving_config *config, struct serving **
     *serving = made;
     return STATUS_OK;
 failed:
-    free_serving(made);
+    serving_free(made);
     return err->status;
 }
 
@@ -383,5 +442,4 @@ void serving_stop(struct serving *serving) {
     pthread_mutex_unlock(&serving->mutex);
     uv_async_send(&serving->wake);
     pthread_join(serving->thread, NULL);
-    free_serving(serving);
 }

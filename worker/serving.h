@@ -33,6 +33,9 @@ struct serving_config {
     struct loop_gauges *gauges;     /* of this loop; outlives the thread */
     struct loop_gauges *all_gauges; /* of all loops of the worker, for /livez */
     size_t n_loops;
+    /* Loop i, once its gauges say that it serves: a request that this one cannot serve goes there.  From
+     * any serving thread; not called when n_loops is 1. */
+    struct serving *(*peer)(void *arg, size_t i);
     /* Answers SERVING_CLOSE.  Runs on the serving thread: pass it on to your own. */
     void (*closed)(void *arg, uint64_t last_ms);
     void *arg;
@@ -66,5 +69,7 @@ unsigned serving_busy(struct serving *serving);
 
 /* Ends the thread, answering parked callers with 503 first, and joins it. */
 void serving_stop(struct serving *serving);
+/* When all loops that may lend to one another are stopped. */
+void serving_free(struct serving *serving);
 
 #endif

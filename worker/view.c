@@ -36,6 +36,12 @@ void view_read(struct view_board *board, struct worker_view *view) {
     pthread_mutex_unlock(&board->mutex);
 }
 
+bool view_loop_serves(const struct loop_gauges *gauges, uint64_t now_ms) {
+    uint64_t limit_ms = atomic_load_explicit(&gauges->limit_ms, memory_order_acquire);
+
+    return limit_ms != 0 && limit_ms >= now_ms;
+}
+
 enum machine_state { MACHINE_CLAIMING, MACHINE_SERVING, MACHINE_STARVED, MACHINE_CLOSED };
 
 static enum machine_state machine_state(const struct hold_view *hold, uint64_t now_ms) {

@@ -30,6 +30,7 @@ const char *worker_state_name(enum worker_state state);
 /* What a serving loop lets others see of it, each field by itself; relaxed atomics. */
 struct loop_gauges {
     _Atomic uint64_t turned_boot_ms; /* when the loop last turned */
+    _Atomic uint64_t limit_ms;       /* it may issue up to then; 0: it has no generation */
     _Atomic uint64_t last_issued_ms; /* Unix ms of the newest ID; 0: none */
     _Atomic uint64_t issued_total;
     _Atomic uint64_t parked; /* callers that wait for the next millisecond */
@@ -48,6 +49,9 @@ struct loop_gauges {
     _Atomic uint64_t grpc_floods_total;              /* connections ended for what they sent */
     _Atomic uint64_t grpc_calls_total[GRPC_CODES];   /* ended, by status code */
 };
+
+/* Does that loop serve Snowflakes, as far as one knows from outside? */
+bool view_loop_serves(const struct loop_gauges *gauges, uint64_t now_ms);
 
 struct view_machine {
     struct hold_view hold;

@@ -392,6 +392,12 @@ static struct keeper *start_keeper(struct worker_slot *slot) {
     return keeper_new(&keeper);
 }
 
+static struct serving *find_loop(void *arg, size_t i) {
+    const struct worker_slot *slot = arg;
+
+    return slot->worker->slots[i].serving;
+}
+
 static enum status start_slot(struct worker *worker, int http_fd, struct error *err) {
     const struct worker_config *config = worker->config;
     struct worker_slot *slot = &worker->slots[worker->n_slots];
@@ -410,6 +416,7 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
                                      .gauges = &worker->gauges[worker->n_slots],
                                      .all_gauges = worker->gauges,
                                      .n_loops = config->machine_ids,
+                                     .peer = find_loop,
                                      .closed = on_closed,
                                      .arg = slot};
     slot->worker = worker;
@@ -529,6 +536,8 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
 out:
     for (size_t i = 0; i < worker->n_slots; i++)
         serving_stop(worker->slots[i].serving);
+    for (size_t i = 0; i < worker->n_slots; i++)
+        serving_free(worker->slots[i].serving);
     if (http_fd >= 0)
         close(http_fd);
     worker_close_grpc(worker);

@@ -173,6 +173,7 @@ static void two_loops_on_one_socket_have_a_machine_id_each(void) {
     printf("\n    machine ID 5: %zu IDs, 6: %zu\n  ", by_machine[0], by_machine[1]);
     free(all.ids);
     serving_stop(second);
+    serving_free(second);
 }
 
 /* --- saturation: B19 --- */

@@ -534,6 +534,7 @@ static void stopped_it_answers_those_who_wait(void) {
     }
     CU_ASSERT_TRUE(reaches(&fixture.gauges.http_connections, CALLERS, CALLERS));
     serving_stop(fixture.serving); /* some of them have had their turn */
+    serving_free(fixture.serving);
     for (int i = 0; i < CALLERS; i++) {
         CU_ASSERT_TRUE(raw_answer(&raw[i], &answer, false));
         if (answer.status == 200)

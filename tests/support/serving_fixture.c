@@ -109,6 +109,7 @@ void serving_fixture_order(struct serving_fixture *fixture, enum serving_order_k
 
 void serving_fixture_stop(struct serving_fixture *fixture) {
     serving_stop(fixture->serving);
+    serving_free(fixture->serving);
     close(fixture->fd);
     view_board_done(&fixture->board);
 }
