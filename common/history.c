@@ -80,13 +80,26 @@ bool history_alarm(struct history *history, const char *found) {
     return true;
 }
 
+enum { FENCE_META, FENCE_DELETE, FENCE_OPS };
+
 void history_fence_build(struct history_fence *fence, const struct keys *keys) {
     char nobody[HEX128_CHARS + 1];
 
     memset(nobody, '0', HEX128_CHARS);
     nobody[HEX128_CHARS] = '\0';
     keys_assign(keys, nobody, fence->absent);
-    fence->ops[HISTORY_FENCE_META] = (struct etcd_op){.kind = ETCD_RANGE, .key = keys->meta};
-    fence->ops[1] = (struct etcd_op){.kind = ETCD_DELETE, .key = fence->absent};
-    fence->txn = (struct etcd_txn){.then = fence->ops, .n_then = 2};
+    fence->ops[FENCE_META] = (struct etcd_op){.kind = ETCD_RANGE, .key = keys->meta};
+    fence->ops[FENCE_DELETE] = (struct etcd_op){.kind = ETCD_DELETE, .key = fence->absent};
+    fence->txn = (struct etcd_txn){.then = fence->ops, .n_then = FENCE_OPS};
+}
+
+enum status history_fence_meta(const struct etcd_txn_result *answer, const struct etcd_kv **kv,
+                               struct meta *meta) {
+    const struct etcd_op_result *read = &answer->results[FENCE_META];
+    struct error unreadable;
+
+    *kv = read->n_kvs > 0 ? &read->kvs[0] : NULL;
+    if (!*kv)
+        return STATUS_NOT_FOUND;
+    return meta_parse((*kv)->value, (*kv)->value_len, meta, &unreadable);
 }

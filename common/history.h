@@ -65,7 +65,11 @@ struct history_fence {
     char absent[KEY_MAX];
 };
 void history_fence_build(struct history_fence *fence, const struct keys *keys);
-/* Which of its results is meta. */
-#define HISTORY_FENCE_META 0
+/* meta as its answer shows it; *kv is the key, NULL when it is absent.  Lives as long as the answer.
+ *   STATUS_OK         *meta is read
+ *   STATUS_NOT_FOUND  there is none
+ *   other             damaged, or of a newer program: that says nothing of history */
+enum status history_fence_meta(const struct etcd_txn_result *answer, const struct etcd_kv **kv,
+                               struct meta *meta);
 
 #endif

@@ -130,23 +130,19 @@ static void judge(struct rollback *rollback, const struct meta *meta, const char
     rollback->config.held(rollback->config.arg);
 }
 
+/* A meta that is damaged, or of a newer program: nobody assigns by it, and nobody writes it. */
 static void on_fence(void *arg, const struct error *err, const struct etcd_txn_result *result) {
     struct rollback *rollback = arg;
-    const struct etcd_op_result *read;
-    struct error unreadable;
+    const struct etcd_kv *kv;
     struct meta meta;
-    bool readable;
+    enum status read;
 
     rollback->asking = false;
     if (err)
         return;
-    read = &result->results[HISTORY_FENCE_META];
-    readable = read->n_kvs > 0 && meta_parse(read->kvs[0].value, read->kvs[0].value_len, &meta,
-                                             &unreadable) == STATUS_OK;
-    if (read->n_kvs > 0 && !readable)
-        return; /* damaged, or of a newer program: nobody assigns by it, and nobody writes it */
-    judge(rollback, readable ? &meta : NULL, readable ? read->kvs[0].value : NULL,
-          result->revision);
+    read = history_fence_meta(result, &kv, &meta);
+    if (read == STATUS_OK || read == STATUS_NOT_FOUND)
+        judge(rollback, kv ? &meta : NULL, kv ? kv->value : NULL, result->revision);
 }
 
 bool rollback_fence(struct rollback *rollback) {

@@ -58,21 +58,17 @@ static void judge(struct worker *worker, const struct meta *meta, int64_t revisi
 
 static void on_fence(void *arg, const struct error *err, const struct etcd_txn_result *result) {
     struct worker *worker = arg;
-    const struct etcd_op_result *read;
-    struct error unreadable;
+    const struct etcd_kv *kv;
     struct meta meta;
-    bool readable;
+    enum status read;
 
     worker->fencing = false;
     if (err)
         return;
-    read = &result->results[HISTORY_FENCE_META];
-    readable = read->n_kvs > 0 && meta_parse(read->kvs[0].value, read->kvs[0].value_len, &meta,
-                                             &unreadable) == STATUS_OK;
-    if (readable || read->n_kvs == 0)
-        judge(worker, readable ? &meta : NULL, result->revision);
-    worker_key(worker, worker->keys.meta, read->n_kvs ? read->kvs[0].value : NULL,
-               read->n_kvs ? read->kvs[0].value_len : 0);
+    read = history_fence_meta(result, &kv, &meta);
+    if (read == STATUS_OK || read == STATUS_NOT_FOUND)
+        judge(worker, kv ? &meta : NULL, result->revision);
+    worker_key(worker, worker->keys.meta, kv ? kv->value : NULL, kv ? kv->value_len : 0);
     worker_changed(worker);
 }
 

@@ -180,10 +180,31 @@ static void a_fence_is_a_write_that_changes_nothing(void) {
     history_fence_build(&fence, &keys);
     CU_ASSERT_EQUAL(fence.txn.n_compares, 0);
     CU_ASSERT_EQUAL(fence.txn.n_then, 2);
-    CHECK_TEXT(fence.txn.then[HISTORY_FENCE_META].key, "/snowfleet/prod/meta");
-    CU_ASSERT_EQUAL(fence.txn.then[HISTORY_FENCE_META].kind, ETCD_RANGE);
+    CHECK_TEXT(fence.txn.then[0].key, "/snowfleet/prod/meta");
+    CU_ASSERT_EQUAL(fence.txn.then[0].kind, ETCD_RANGE);
     CU_ASSERT_EQUAL(fence.txn.then[1].kind, ETCD_DELETE);
     CHECK_TEXT(fence.txn.then[1].key, "/snowfleet/prod/assign/00000000000000000000000000000000");
+}
+
+static void a_fence_tells_a_meta_that_is_absent_from_one_that_is_damaged(void) {
+    struct etcd_kv kv = {.value = "{", .value_len = 1};
+    struct etcd_op_result results[2] = {{.kvs = &kv, .n_kvs = 1}};
+    struct etcd_txn_result answer = {.results = results, .n_results = 2};
+    struct meta meta, stored = {.format = RECORD_FORMAT, .last_machine_id = 9, .max_window_ms = 1};
+    const struct etcd_kv *read;
+
+    CU_ASSERT_EQUAL(history_fence_meta(&answer, &read, &meta), STATUS_PROTOCOL);
+    CU_ASSERT_PTR_EQUAL(read, &kv);
+    memcpy(stored.era, OURS, sizeof stored.era);
+    stored.serial = stored.max_offset_ms = 1;
+    kv.value = meta_format(&stored, NULL);
+    kv.value_len = strlen(kv.value);
+    CU_ASSERT_EQUAL(history_fence_meta(&answer, &read, &meta), STATUS_OK);
+    CHECK_TEXT(meta.era, OURS);
+    free(kv.value);
+    results[0].n_kvs = 0;
+    CU_ASSERT_EQUAL(history_fence_meta(&answer, &read, &meta), STATUS_NOT_FOUND);
+    CU_ASSERT_PTR_NULL(read);
 }
 
 static CU_TestInfo answers[] = {
@@ -200,6 +221,7 @@ static CU_TestInfo fences[] = {
     CHECK_TEST(an_alarm_is_raised_once_and_outlives_revisions_that_catch_up),
     CHECK_TEST(meta_that_is_gone_says_so),
     CHECK_TEST(without_meta_a_lower_revision_stays_a_suspicion),
+    CHECK_TEST(a_fence_tells_a_meta_that_is_absent_from_one_that_is_damaged),
     CHECK_TEST(a_fence_is_a_write_that_changes_nothing),
     CU_TEST_INFO_NULL,
 };
