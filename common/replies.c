@@ -95,6 +95,41 @@ enum status status_reply_claims(const char *text, size_t len, const char *claim,
     return fields.status;
 }
 
+static enum status check_state(const char *text, struct error *err) {
+    return fields_check_label(text, sizeof((struct status_reply *)0)->state, err);
+}
+
+static enum status check_reason(const char *text, struct error *err) {
+    return fields_check_label(text, sizeof((struct status_reply *)0)->reason, err);
+}
+
+enum status status_reply_parse(const char *text, size_t len, struct status_reply *reply,
+                               struct error *err) {
+    struct fields fields;
+    struct status_reply read = {.state = ""};
+    json_t *record = fields_open(&fields, "/v1/status", text, len, err);
+    const json_t *machines = fields_list(&fields, "machines", RECORD_MACHINES_MAX);
+
+    fields_text(&fields, "state", check_state, read.state);
+    fields_text(&fields, "reason", check_reason, read.reason);
+    fields_number(&fields, "runway_ms", 0, INT64_MAX, &read.runway_ms);
+    for (size_t i = 0; i < json_array_size(machines); i++) {
+        char name[FIELDS_NAME_MAX];
+        uint64_t issued = 0;
+        struct fields inner = fields_enter(&fields, fields_element("machines", i, name),
+                                           json_array_get(machines, i));
+
+        /* So that the sum of 64 of them cannot wrap. */
+        fields_wide(&inner, "issued_total", UINT64_MAX / RECORD_MACHINES_MAX, &issued);
+        fields_leave(&fields, &inner);
+        read.issued_total += issued;
+    }
+    json_decref(record);
+    if (fields.status == STATUS_OK)
+        *reply = read;
+    return fields.status;
+}
+
 void error_reply_text(long http_status, const char *text, size_t len, char *message, size_t size) {
     char said[MESSAGE_MAX] = "";
     struct error unreadable;

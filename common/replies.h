@@ -28,6 +28,16 @@ enum status ids_reply_parse(const char *text, size_t len, void (*visit)(void *ar
 enum status status_reply_claims(const char *text, size_t len, const char *claim, bool *claims,
                                 struct error *err);
 
+/* GET /v1/status of a worker, summed up: what it is doing. */
+struct status_reply {
+    char state[16]; /* "SERVING" */
+    char reason[256];
+    uint64_t runway_ms;
+    uint64_t issued_total; /* of all its machine IDs, since it started */
+};
+enum status status_reply_parse(const char *text, size_t len, struct status_reply *reply,
+                               struct error *err);
+
 /* The message of {"error":{"code","message"}} to message[size]; what is no such answer is said to be
  * none: "HTTP 502". */
 void error_reply_text(long http_status, const char *text, size_t len, char *message, size_t size);

@@ -13,9 +13,19 @@
 #include "common/keys.h"
 #include "common/records.h"
 #include "common/registry.h"
+#include "common/replies.h"
 #include "common/skew.h"
 #include "common/status.h"
 #include "coordinator/track.h"
+
+/* What a worker's /v1/status said when it was last asked (pulse.h). */
+struct pulse_reading {
+    bool heard; /* it answered; else nothing below counts but boot_ms */
+    struct status_reply said;
+    bool has_rate;     /* it was heard twice in a row */
+    double rate_per_s; /* Snowflakes issued between these two */
+    uint64_t boot_ms;  /* when it was asked; 0: never */
+};
 
 /* A worker: there is a node/<instance> or an assign/<instance>. */
 struct member {
@@ -28,10 +38,12 @@ struct member {
     struct assign assign;              /* zeroed when absent or unreadable */
     bool node_applied, assign_applied; /* since the last ETCD_EVENT_RESET */
 
-    /* The leader's work with it.  A member stays while busy is above 0. */
+    /* A coordinator's work with it.  A member stays while busy is above 0. */
     unsigned busy;
     struct clock_reading reading;
     struct track track; /* of what was heard, from our own clock */
+    struct pulse_reading pulse;
+    bool asking_pulse;
     bool probing, probe_wanted;
     uint64_t probing_attempt; /* node.attempt when the clock was last asked ... */
     uint64_t probed_attempt;  /* ... and when it was last heard, or not */

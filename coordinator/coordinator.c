@@ -21,10 +21,12 @@
 #include "coordinator/cluster.h"
 #include "coordinator/election.h"
 #include "coordinator/evictor.h"
-#include "coordinator/skew_history.h"
+#include "coordinator/page.h"
+#include "coordinator/pulse.h"
 #include "coordinator/raiser.h"
 #include "coordinator/report.h"
 #include "coordinator/rollback.h"
+#include "coordinator/skew_history.h"
 #include "coordinator/web.h"
 
 #define TICK_MS 100u
@@ -55,6 +57,8 @@ struct coordinator {
     struct raiser *raiser;
     struct rollback *rollback;
     struct skew_history *history;
+    struct pulse *pulse;
+    struct page *page;
     struct web web;
 
     struct log_repeat etcd_trouble, election_trouble;
@@ -182,6 +186,7 @@ static void on_tick(uv_timer_t *timer) {
      * knows is there when it comes to lead, and any of them can be asked. */
     clocks_tick(self->clocks);
     note_history(self);
+    pulse_tick(self->pulse);
     if (!may_act(self))
         return;
     assigner_tick(self->assigner);
@@ -399,6 +404,13 @@ static void make_parts(struct coordinator *self) {
         .arg = self,
     });
     self->history = skew_history_new();
+    self->pulse = pulse_new(&(struct pulse_config){
+        .client = self->client,
+        .clock = config->clock,
+        .cluster = self->cluster,
+        .interval_ms = config->probe_interval_ms,
+    });
+    self->page = page_new();
     self->web = (struct web){
         .clock = config->clock,
         .cluster_name = config->cluster,
@@ -413,6 +425,7 @@ static void make_parts(struct coordinator *self) {
         .history = self->history,
         .etcd = self->etcd_http,
         .trouble = self->trouble,
+        .page = self->page,
     };
 }
 
@@ -445,6 +458,9 @@ static void run(struct coordinator *self, const char *bound) {
 /* What was made before a failure, or after the run; the clients are closed already. */
 static void free_parts(struct coordinator *self) {
     skew_history_free(self->history);
+    web_done(&self->web);
+    page_free(self->page);
+    pulse_free(self->pulse);
     rollback_free(self->rollback);
     raiser_free(self->raiser);
     evictor_free(self->evictor);

@@ -9,10 +9,12 @@
 #include "common/decimal.h"
 #include "common/fields.h"
 #include "common/quote.h"
+#include "coordinator/fleet.h"
 #include "coordinator/openapi.h"
 #include "coordinator/report.h"
 
 #define JSON "application/json"
+#define FLEET_AGE_MS 1000u
 #define METRICS "text/plain; version=0.0.4; charset=utf-8"
 
 static void reply(struct http_exchange *exchange, unsigned status, const char *content_type,
@@ -55,7 +57,7 @@ static void reply_error(struct http_exchange *exchange, unsigned status, const c
     reply_json(exchange, status, object, headers);
 }
 
-static void handle_live(const struct web *web, struct http_exchange *exchange) {
+static void handle_live(struct web *web, struct http_exchange *exchange) {
     json_t *object = json_object();
 
     (void)web; /* that this runs is all there is to know: there is one loop */
@@ -64,7 +66,7 @@ static void handle_live(const struct web *web, struct http_exchange *exchange) {
 }
 
 /* Ready: it could assign, now or as soon as it leads. */
-static void handle_ready(const struct web *web, struct http_exchange *exchange) {
+static void handle_ready(struct web *web, struct http_exchange *exchange) {
     enum election_state state = election_state(web->election);
     json_t *object;
 
@@ -83,7 +85,7 @@ static void handle_ready(const struct web *web, struct http_exchange *exchange) 
     reply_json(exchange, 200, object, NULL);
 }
 
-static void handle_status(const struct web *web, struct http_exchange *exchange) {
+static void handle_status(struct web *web, struct http_exchange *exchange) {
     json_t *object = report_status(web->cluster, web->cluster_name, clock_now(&web->clock).wall_ms);
     json_t *self = json_object();
 
@@ -119,7 +121,7 @@ static void read_history_argument(void *arg, const char *name, struct http_text 
     quote(name, strlen(name), query->field);
 }
 
-static void handle_history(const struct web *web, struct http_exchange *exchange) {
+static void handle_history(struct web *web, struct http_exchange *exchange) {
     struct instant now = clock_now(&web->clock);
     struct history_query query = {.since_ms = 0};
     char message[QUOTE_SIZE + sizeof query.err.message + 8];
@@ -136,7 +138,54 @@ static void handle_history(const struct web *web, struct http_exchange *exchange
     reply(exchange, 200, JSON, body, NULL);
 }
 
-static void handle_openapi(const struct web *web, struct http_exchange *exchange) {
+static char *make_fleet(const struct web *web, struct instant now) {
+    const struct etcd_http_stats *etcd = etcd_http_stats(web->etcd);
+    const struct cluster *cluster = web->cluster;
+    struct fleet_view view = {
+        .cluster = cluster,
+        .cluster_name = web->cluster_name,
+        .now = now,
+        .boot_ns = clock_now_ns(&web->clock).boot_ns,
+        .instance = web->instance,
+        .leads = election_leads(web->election),
+        .state = election_state_name(election_state(web->election)),
+        .trouble = web->trouble,
+        .ceiling_alarm = ceiling_alarm_text(raiser_stats(web->raiser)->alarm),
+        .etcd_endpoint = etcd->endpoint,
+        .etcd_error = etcd->failures_in_row > 0 ? etcd->last_error.message : "",
+    };
+
+    if (cluster->has_meta)
+        view.consensus = clocks_consensus(web->clocks, cluster->meta.max_offset_ms);
+    return fields_spell(fleet_report(&view), NULL);
+}
+
+static void handle_fleet(struct web *web, struct http_exchange *exchange) {
+    static const char *const headers[] = {"Cache-Control", "no-store", "X-Content-Type-Options",
+                                          "nosniff", NULL};
+    struct instant now = clock_now(&web->clock);
+
+    if (!web->fleet || now.boot_ms - web->fleet_boot_ms >= FLEET_AGE_MS) {
+        char *text = make_fleet(web, now);
+
+        body_free(web->fleet);
+        web->fleet = body_new(text, strlen(text), false);
+        web->fleet_boot_ms = now.boot_ms;
+        free(text);
+    }
+    body_reply(web->fleet, exchange, JSON, headers);
+}
+
+static void handle_page(struct web *web, struct http_exchange *exchange) {
+    page_reply(web->page, exchange);
+}
+
+void web_done(struct web *web) {
+    body_free(web->fleet);
+    web->fleet = NULL;
+}
+
+static void handle_openapi(struct web *web, struct http_exchange *exchange) {
     (void)web;
     reply(exchange, 200, JSON, allocate_copy(coordinator_openapi, coordinator_openapi_len), NULL);
 }
@@ -223,7 +272,7 @@ static void write_clocks(FILE *out, const struct web *web) {
           "1 when three and more clocks, and most of those heard, agree.");
 }
 
-static void handle_metrics(const struct web *web, struct http_exchange *exchange) {
+static void handle_metrics(struct web *web, struct http_exchange *exchange) {
     char *text = NULL;
     size_t len;
     FILE *out = open_memstream(&text, &len);
@@ -240,31 +289,38 @@ static void handle_metrics(const struct web *web, struct http_exchange *exchange
 
 /* ---- routes ---- */
 
+typedef void handler(struct web *web, struct http_exchange *exchange);
+
 static const struct {
     const char *path;
-    void (*handle)(const struct web *web, struct http_exchange *exchange);
+    handler *handle;
 } routes[] = {
     {"/livez", handle_live},       {"/readyz", handle_ready},
     {"/metrics", handle_metrics},  {"/v1/openapi.json", handle_openapi},
     {"/v1/status", handle_status}, {"/v1/skew/history", handle_history},
+    {"/v1/fleet", handle_fleet},
 };
 
+static handler *find_handler(const char *path) {
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(path, routes[i].path) == 0)
+            return routes[i].handle;
+    }
+    return page_has(path) ? handle_page : NULL;
+}
+
 void web_handle(void *arg, struct http_exchange *exchange) {
-    const struct web *web = arg;
     const char *path = http_path(exchange), *method = http_method(exchange);
     char quoted[QUOTE_SIZE], message[QUOTE_SIZE + 40];
+    handler *handle = find_handler(path);
 
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (strcmp(path, routes[i].path) != 0)
-            continue;
-        if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) {
-            routes[i].handle(web, exchange);
-        } else {
-            snprintf(message, sizeof message, "%s takes GET and HEAD", routes[i].path);
-            reply_error(exchange, 405, "UNIMPLEMENTED", message, NULL, 0, "GET, HEAD");
-        }
-        return;
+    if (!handle) {
+        snprintf(message, sizeof message, "there is no %s", quote(path, strlen(path), quoted));
+        reply_error(exchange, 404, "NOT_FOUND", message, NULL, 0, NULL);
+    } else if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) {
+        handle(arg, exchange);
+    } else {
+        snprintf(message, sizeof message, "%s takes GET and HEAD", path);
+        reply_error(exchange, 405, "UNIMPLEMENTED", message, NULL, 0, "GET, HEAD");
     }
-    snprintf(message, sizeof message, "there is no %s", quote(path, strlen(path), quoted));
-    reply_error(exchange, 404, "NOT_FOUND", message, NULL, 0, NULL);
 }

@@ -47,7 +47,14 @@ class Document:
         return {method.upper() for method in self.paths[path] if method != "parameters"}
 
     def knows(self, path):
-        return any(re.fullmatch(re.sub(r"\{\w+\}", "[^/]*", known), path) for known in self.paths)
+        return any(re.fullmatch(self._pattern(known), path) for known in self.paths)
+
+    def _pattern(self, path):
+        """A path's argument is one of those listed, if there is a list."""
+        for parameter in self.paths[path].get("parameters", []):
+            listed = "|".join(map(re.escape, parameter["schema"].get("enum", []))) or "[^/]*"
+            path = path.replace(f"{{{parameter['name']}}}", f"(?:{listed})")
+        return re.sub(r"\{\w+\}", "[^/]*", path)
 
 
 def strict(schema):
@@ -114,7 +121,7 @@ def document_of(daemon):
 
 
 def target(path):
-    return path.replace("{id}", str(ID))
+    return path.replace("{id}", str(ID)).replace("{file}", "fleet.js")
 
 
 def good_body(path, method):
@@ -150,12 +157,12 @@ def no_other_path_is_known(daemon, document, program):
     """Asks for everything in the program's file that could be a path."""
     data = (lib.BIN / program).read_bytes()
     found = {text.decode() for text in re.findall(rb"(?=(/[a-z0-9_/.-]{1,40})\0)", data)}
-    lib.check({target(path) for path in document.paths if "{" not in path} <= found,
+    lib.check({path for path in document.paths if "{" not in path} - {"/"} <= found,
               "the documented ones are among them")
     error = strict(document._resolve(document.raw["components"]["schemas"]["Error"]))
     host, port = daemon.address.rsplit(":", 1)
     connection = http.client.HTTPConnection(host, int(port), timeout=10 * lib.SLOW)
-    for path in sorted(found | {"/", "/v1", "/v1/", "/v1/ids/", "/V1/ids", "/metrics/x", "//livez"}):
+    for path in sorted(found | {"/", "/page/", "/page/x.js", "/v1", "/v1/", "/v1/ids/", "/V1/ids", "/metrics/x", "//livez"}):
         connection.request("GET", path)
         reply = connection.getresponse()
         body = reply.read()

@@ -146,6 +146,42 @@ static const struct {
     {"an escape sequence", "{\"error\":{\"message\":\"\\u001b[2J\"}}", "HTTP 502"},
 };
 
+static const struct {
+    const char *row, *text;
+    bool good;
+} summaries[] = {
+    {"two machine IDs",
+     "{\"state\":\"SERVING\",\"reason\":\"\",\"runway_ms\":41000,\"machines\":[{\"issued_total\":"
+     "\"3\"},{\"issued_total\":\"4\"}]}",
+     true},
+    {"no number", "{\"state\":\"SERVING\",\"reason\":\"\",\"runway_ms\":0,\"machines\":[{}]}",
+     false},
+    {"a total that would wrap the sum",
+     "{\"state\":\"SERVING\",\"reason\":\"\",\"runway_ms\":0,\"machines\":[{\"issued_total\":"
+     "\"18446744073709551615\"}]}",
+     false},
+    {"a state that is none",
+     "{\"state\":\"SERVING SERVING SERVING\",\"reason\":\"\",\"runway_ms\":0,\"machines\":[]}",
+     false},
+    {"a negative runway",
+     "{\"state\":\"SERVING\",\"reason\":\"\",\"runway_ms\":-1,\"machines\":[]}", false},
+    {"no machines", "{\"state\":\"SERVING\",\"reason\":\"\",\"runway_ms\":0}", false},
+};
+
+static void a_status_is_summed_up_or_refused_whole(void) {
+    for (size_t i = 0; i < sizeof summaries / sizeof summaries[0]; i++) {
+        struct status_reply reply = {.issued_total = 99};
+        struct error err;
+        const char *text = summaries[i].text;
+        bool good = summaries[i].good;
+
+        CHECK_ROW(summaries[i].row,
+                  (status_reply_parse(text, strlen(text), &reply, &err) == STATUS_OK) == good);
+        CHECK_ROW(summaries[i].row, reply.issued_total == (good ? 7u : 99u));
+        CHECK_ROW(summaries[i].row, reply.runway_ms == (good ? 41000u : 0u));
+    }
+}
+
 static void the_message_of_an_error_is_found_or_the_status_named(void) {
     for (size_t i = 0; i < COUNT(errors); i++) {
         char message[64];
@@ -162,6 +198,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(ids_are_handed_out_in_order_as_they_were_sent),
     CHECK_TEST(of_ids_that_cannot_all_be_read_none_is_shown),
     CHECK_TEST(a_status_tells_whether_a_claim_is_held),
+    CHECK_TEST(a_status_is_summed_up_or_refused_whole),
     CHECK_TEST(the_message_of_an_error_is_found_or_the_status_named),
     CU_TEST_INFO_NULL,
 };
