@@ -3,6 +3,7 @@
 import pathlib
 import socket
 import struct
+import subprocess
 import time
 
 import grpc_lib
@@ -327,6 +328,21 @@ def test_clients_that_leave_in_the_middle_cost_nothing():
         worker.is_well()
         lib.wait_until(lambda: worker.metric("grpc_connections") == 0 and worker.metric("parked_requests") == 0, 20,
                        "nothing is left of them")
+
+
+def test_h2load_and_nghttp_are_served():
+    with Worker() as worker:
+        body = worker.fleet.folder / "body"
+        body.write_bytes(message())
+        common = ["-d", str(body), "-H", "content-type: application/grpc", "-H", "te: trailers",
+                  f"http://{worker.address}{NEXT}"]
+        done = subprocess.run(["h2load", "-n", "5000", "-c", "4", "-m", "100", *common], capture_output=True, text=True,
+                              errors="replace", timeout=60 * lib.SLOW, check=False)
+        lib.check("5000 succeeded, 0 failed" in done.stdout, done.stdout + done.stderr)
+        lib.check(worker.issued() >= 5000, "each is an ID")
+        done = subprocess.run(["nghttp", "-v", *common], capture_output=True, text=True, errors="replace",
+                              timeout=60 * lib.SLOW, check=False)
+        lib.check("grpc-status: 0" in done.stdout and ":status: 200" in done.stdout, done.stdout + done.stderr)
 
 
 def test_the_slow_are_not_waited_for():
