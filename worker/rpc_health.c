@@ -100,9 +100,7 @@ struct rpc_watcher {
     bool sending; /* the client has not taken the last one */
 };
 
-static void tell(struct rpc_watcher *watcher) {
-    serving_status status = look(watcher->rpc, watcher->need);
-
+static void tell(struct rpc_watcher *watcher, serving_status status) {
     if (watcher->sending || status == watcher->told)
         return;
     watcher->told = status;
@@ -110,16 +108,23 @@ static void tell(struct rpc_watcher *watcher) {
     send_status(watcher->call, status);
 }
 
+/* Looked at once for all of them: a hostile client may have made many. */
 void rpc_look(struct rpc *rpc) {
+    serving_status of[NEED_UNKNOWN + 1];
+
+    if (!rpc->watchers)
+        return;
+    for (int need = 0; need <= NEED_UNKNOWN; need++)
+        of[need] = look(rpc, (enum service_need)need);
     for (struct rpc_watcher *watcher = rpc->watchers; watcher; watcher = watcher->next)
-        tell(watcher);
+        tell(watcher, of[watcher->need]);
 }
 
 static void on_watch_sent(void *user) {
     struct rpc_watcher *watcher = user;
 
     watcher->sending = false;
-    tell(watcher);
+    tell(watcher, look(watcher->rpc, watcher->need));
 }
 
 static void on_watch_ended(void *user) {
@@ -150,5 +155,5 @@ void rpc_watch(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t l
         watcher->next->prev = watcher;
     rpc->watchers = watcher;
     grpc_call_set(call, watcher, on_watch_ended, on_watch_sent);
-    tell(watcher); /* told is 0, UNKNOWN, which is never sent */
+    tell(watcher, look(rpc, need)); /* told is 0, UNKNOWN, which is never sent */
 }
