@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -336,8 +337,13 @@ def test_a_write_that_fails_ends_the_worker():
 def test_not_ready_as_soon_as_a_write_failed():
     with Alone("--drain-timeout=10s") as alone:
         alone.take()
-        # A request under way, so that the drain takes its time.
-        with load.Load(alone.worker.address, clients=4, count=10000):
+        # More answers than fit on the way to a client that does not read: the drain waits for them.
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.settimeout(5 * lib.SLOW)
+            reader.connect(("127.0.0.1", int(alone.worker.address.rsplit(":", 1)[1])))
+            reader.sendall(b"GET /v1/ids?count=10000 HTTP/1.1\r\nHost: a\r\n\r\n" * 40)
+            lib.equal(reader.recv(12), b"HTTP/1.1 200")
             resource.prlimit(alone.worker.pid, resource.RLIMIT_FSIZE,
                              (state.BLOCK, resource.RLIM_INFINITY))
             reply = lib.wait_until(lambda: (lambda r: r if r.status == 503 else None)(
