@@ -60,11 +60,14 @@ static void read_meta(struct fields *fields, struct recover_source *source) {
     struct error err;
     char *text;
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        fields_put(record, names[i], json_incref(json_object_get(fields->object, names[i])));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (fields_has(fields, names[i])) /* else it is missed as it is in etcd */
+            fields_put(record, names[i], json_incref(json_object_get(fields->object, names[i])));
+    }
     fields_put(record, "format", fields_from_number(RECORD_FORMAT));
     fields_put(record, "serial", fields_from_wide(1));
-    fields_put(record, "floor_ms", json_incref(json_object_get(fields->object, "epoch_ms")));
+    if (fields_has(fields, "epoch_ms"))
+        fields_put(record, "floor_ms", json_incref(json_object_get(fields->object, "epoch_ms")));
     fields_put(record, "max_window_ms", fields_from_number(1));
     fields_put(record, "quiet_time_ms", fields_from_number(0));
     fields_put(record, "max_offset_ms", fields_from_number(1));

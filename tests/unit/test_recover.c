@@ -118,6 +118,14 @@ static const struct {
      "{\"instance\":\"" INSTANCE "\",\"cluster\":\"default\",\"machines\":[],\"era\":\"x\","
      "\"earlier_eras\":[],\"epoch_ms\":\"1\",\"machine_id_range\":\"0-9\",\"reserved\":[],"
      "\"window_ms\":60000,\"clock\":{\"wall_ms\":\"1\"}}"},
+    {"an era without the range",
+     "{\"instance\":\"" INSTANCE "\",\"cluster\":\"default\",\"machines\":[],\"era\":\"" ERA_A
+     "\",\"earlier_eras\":[],\"epoch_ms\":\"1\",\"reserved\":[],\"window_ms\":60000,"
+     "\"clock\":{\"wall_ms\":\"1\"}}"},
+    {"an era without the epoch",
+     "{\"instance\":\"" INSTANCE "\",\"cluster\":\"default\",\"machines\":[],\"era\":\"" ERA_A
+     "\",\"earlier_eras\":[],\"machine_id_range\":\"0-9\",\"reserved\":[],\"window_ms\":60000,"
+     "\"clock\":{\"wall_ms\":\"1\"}}"},
 };
 
 static void an_answer_that_makes_no_sense_is_no_evidence(void) {
