@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "common/allocate.h"
+#include "common/descriptors.h"
 #include "common/http_client.h"
 #include "common/http_server.h"
 #include "common/log.h"
@@ -33,6 +34,8 @@
 #define RESIGN_MS 3000u        /* what handing over may take when we are told to stop */
 #define LIVEZ_TIMEOUT_MS 2000u /* of another coordinator */
 #define HOST_MAX 256
+#define CONNECTIONS_MAX MACHINE_IDS /* of clients, and as many kept open towards workers */
+#define OWN_DESCRIPTORS 64u         /* for etcd, and all that is no connection */
 
 struct coordinator {
     const struct coordinator_config *config;
@@ -487,9 +490,9 @@ static enum status open_tokens(struct coordinator *self, struct error *err) {
 
 enum status coordinator_run(const struct coordinator_config *config, struct error *err) {
     struct coordinator *self = allocate(1, sizeof *self);
-    const struct http_config client = {.max_connections = MACHINE_IDS};
-    struct http_server_config server = {.max_connections = 1024,
-                                        .max_body_bytes = 65536,
+    unsigned connections = CONNECTIONS_MAX;
+    struct http_config client = {0};
+    struct http_server_config server = {.max_body_bytes = 65536,
                                         .max_header_bytes = 16384,
                                         .request_timeout_ms = 10000,
                                         .idle_timeout_ms = 60000,
@@ -498,6 +501,8 @@ enum status coordinator_run(const struct coordinator_config *config, struct erro
     enum status status;
     int fd = -1;
 
+    descriptors_fit(OWN_DESCRIPTORS, 2, &connections);
+    client.max_connections = server.max_connections = connections;
     self->config = config;
     uv_loop_init(&self->loop);
     random_hex128(self->self.instance);

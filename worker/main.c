@@ -1,9 +1,9 @@
 /* snowfleet-worker: holds machine IDs and serves IDs. */
 #include <stddef.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "common/daemon_main.h"
+#include "common/descriptors.h"
 #include "common/etcd_options.h"
 #include "common/log.h"
 #include "common/records.h"
@@ -376,26 +376,9 @@ static enum status make_config(struct values *values, struct worker_config *conf
     return etcd_options_config(&values->shared, &config->etcd, err);
 }
 
-static bool has_grpc(const struct worker_config *config) {
-    return config->grpc_listen[0] || config->unix_socket;
-}
-
-/* Where there are too few descriptors for --max-connections, fewer clients are taken: the link to etcd
- * must not go without one. */
-static void fit_descriptors(struct worker_config *config) {
-    uint64_t own = OWN_DESCRIPTORS + LOOP_DESCRIPTORS * config->machine_ids, room;
-    uint64_t servers = has_grpc(config) ? 2 : 1; /* each takes --max-connections */
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    room = limit.rlim_cur > own ? (limit.rlim_cur - own) / config->machine_ids / servers : 0;
-    if (room >= config->max_connections)
-        return;
-    config->max_connections = room > 0 ? (unsigned)room : 1;
-    log_warn("http", "descriptors are too few for --max-connections: fewer are taken",
-             LOG_INT("descriptors", limit.rlim_cur),
-             LOG_INT("max_connections", config->max_connections));
+/* How many servers each serving loop has, each of which takes --max-connections. */
+static unsigned servers(const struct worker_config *config) {
+    return config->grpc_listen[0] || config->unix_socket ? 2 : 1;
 }
 
 static enum status check_all(void *values, struct error *err) {
@@ -411,7 +394,8 @@ static enum status check_all(void *values, struct error *err) {
 static enum status run(void *values, struct error *err) {
     struct values *all = values;
 
-    fit_descriptors(&all->config);
+    descriptors_fit(OWN_DESCRIPTORS + LOOP_DESCRIPTORS * all->config.machine_ids,
+                    all->config.machine_ids * servers(&all->config), &all->config.max_connections);
     return worker_run(&all->config, err);
 }
 

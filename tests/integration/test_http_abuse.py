@@ -338,7 +338,7 @@ def test_with_few_descriptors_it_takes_fewer_clients_and_finds_etcd_again():
             "--grpc-listen=", "--etcd-endpoints", fleet.etcd.url, "--assign-wait=0s", "--window=3s"], fleet.folder)
         fleet.processes.append(worker)
         worker.wait_ready()
-        told = worker.logged("http", "descriptors are too few for --max-connections: fewer are taken")
+        told = worker.logged("http", "descriptors are too few: fewer clients are taken")
         lib.equal([(entry["descriptors"], entry["max_connections"]) for entry in told], [(64, 24)])
         kept = connect(worker)
         kept_is_answered(kept)

@@ -1,0 +1,148 @@
+"""What a process is given by the system and may run out of or lose: descriptors, the reader of its log."""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+
+import lib
+import test_http_abuse as abuse
+
+
+def ceiling(fleet):
+    return int(fleet.get("ceil").value)
+
+
+# ---- descriptors, of the coordinator; the worker's are in test_http_abuse.py ----
+
+QUICK = ("--lease-ttl=2s", "--ceiling-interval=500ms")
+
+
+def test_a_leader_without_descriptors_stays_calm_and_leads():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        leader = fleet.coordinator(*QUICK)
+        fleet.leader([leader])
+        kept = abuse.connect(leader)
+        abuse.kept_is_answered(kept)
+        room = resource.prlimit(leader.pid, resource.RLIMIT_NOFILE)
+        few = abuse.open_descriptors(leader) + 5
+        resource.prlimit(leader.pid, resource.RLIMIT_NOFILE, (few, room[1]))
+        held = abuse.hold_open(leader, 50)
+        before = ceiling(fleet)
+        abuse.stays_calm(leader, 3)
+        abuse.kept_is_answered(kept)
+        lib.wait_until(lambda: ceiling(fleet) > before, 5, "it raises the ceiling all the while")
+        lib.check(abuse.receive_now(held[-1], 20) is None, "it is out of descriptors")
+        for connection in held:
+            connection.close()
+        lib.wait_until(leader.leads, 10, "it has room again, and leads")
+        lib.equal(leader.logged("election", "moved", **{"from": "leader"}), [])
+        kept.close()
+
+
+def test_with_few_descriptors_a_coordinator_takes_fewer_clients_and_finds_etcd_again():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        leader = lib.Daemon("few", [
+            "prlimit", "--nofile=128:128", lib.BIN / "snowfleet-coordinator", *QUICK,
+            "--http-listen=127.0.0.1:0", "--etcd-endpoints", fleet.etcd.url], fleet.folder)
+        fleet.processes.append(leader)
+        fleet.leader([leader])
+        told = leader.logged("http", "descriptors are too few: fewer clients are taken")
+        lib.equal([(entry["descriptors"], entry["max_connections"]) for entry in told], [(128, 32)])
+        kept = abuse.connect(leader)
+        abuse.kept_is_answered(kept)
+        held = abuse.hold_open(leader, 150)
+        answers = [connection.recv(20) for connection in held]
+        lib.equal(sum(answer.startswith(b"HTTP/1.1 503") for answer in answers), 150 - 31)
+        fleet.etcd.kill()
+        abuse.stays_calm(leader, 3)
+        fleet.etcd.start()
+        before = ceiling(fleet)
+        lib.wait_until(lambda: ceiling(fleet) > before, 20,
+                       "etcd is found again while all connections are taken")
+        abuse.kept_is_answered(kept)
+        for connection in [*held, kept]:
+            connection.close()
+
+
+# ---- whoever reads what they write goes away ----
+
+class Piped(lib.Daemon):
+    """Its log goes into a pipe."""
+
+    def start(self):
+        self.starts += 1
+        self.stderr_path = self.folder / f"{self.name}.{self.starts}.err"
+        ours, theirs = os.pipe()
+        with open(self.stderr_path, "wb") as err:
+            self.popen = lib._spawner.submit(
+                subprocess.Popen, self.argv, stdin=subprocess.DEVNULL, stdout=theirs, stderr=err,
+                env=self.env, cwd=self.folder, preexec_fn=lib._die_with_parent).result()
+        self.stopped = False
+        os.close(theirs)
+        self.reader = os.fdopen(ours, "rb")
+        for line in self.reader:
+            entry = json.loads(line)
+            if (entry["subject"], entry["message"]) == ("http", "listening"):
+                self._address = entry["address"]
+                return
+        raise lib.Failure(f"{self.name} ended: {self.errors()}")
+
+
+def piped(fleet, name, *args):
+    daemon = Piped(name, [lib.BIN / name, *fleet._common(), "--http-listen=127.0.0.1:0", *args],
+                   fleet.folder)
+    fleet.processes.append(daemon)
+    return daemon
+
+
+def test_daemons_outlive_the_reader_of_their_log():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        leader = piped(fleet, "snowfleet-coordinator", "--log-level=debug", *QUICK)
+        worker = piped(fleet, "snowfleet-worker", "--log-level=debug", "--window=3s",
+                       "--grpc-listen=")
+        fleet.leader([leader])
+        worker.wait_ready()
+        for daemon in (leader, worker):
+            daemon.reader.close()
+        # Both have something to say from here on: etcd is away, and back.
+        fleet.etcd.kill()
+        lib.wait_until(lambda: not worker.ready(), 10, "the window is used up")
+        fleet.etcd.start()
+        worker.wait_ready()
+        fleet.leader([leader])
+        lib.equal([daemon.terminate() for daemon in (worker, leader)], [0, 0])
+
+
+def test_the_tool_ends_when_nobody_reads_its_table():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        ours, theirs = os.pipe()
+        os.close(ours)
+        done = subprocess.run([lib.BIN / "snowfleetctl", "machines", *fleet._common()],
+                              stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
+                              text=True, env=lib.clean_env(), timeout=30 * lib.SLOW)
+        os.close(theirs)
+        lib.equal(done.returncode, 1, done.stderr)  # and by no signal
+        lib.check("Broken pipe" in done.stderr, done.stderr)
+
+
+def test_programs_make_no_child_that_could_go_on_from_their_state():
+    """B30, B31: none of them calls fork() or its like, so no state is ever copied."""
+    if lib.SANITIZED:
+        return  # the sanitizer's own runtime imports some
+    for name in ("snowfleet-worker", "snowfleet-coordinator", "snowfleetctl"):
+        done = subprocess.run(["nm", "--dynamic", "--undefined-only", "--format=posix",
+                               lib.BIN / name], capture_output=True, text=True, check=True)
+        imported = {line.split()[0].split("@")[0] for line in done.stdout.splitlines()}
+        lib.check("getrandom" in imported, f"{name}: nm shows what it imports")
+        lib.equal(imported & {"fork", "vfork", "daemon", "clone", "posix_spawn", "system", "popen",
+                              "uv_spawn"}, set(), name)
+
+
+if __name__ == "__main__":
+    lib.main()
