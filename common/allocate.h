@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* n zeroed elements, n may be 0; never NULL. */
 static inline void *allocate(size_t n, size_t size) {
@@ -33,6 +34,20 @@ static inline char *allocate_copy(const char *bytes, size_t len) {
     if (len)
         memcpy(copy, bytes, len);
     return copy;
+}
+
+/* One zeroed element that must not go on in two processes, such as a generator of IDs: a child of fork()
+ * finds it zeroed (the kernel sees to that).  Release it with free_unforked(). */
+static inline void *allocate_unforked(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED || madvise(memory, size, MADV_WIPEONFORK) != 0)
+        abort();
+    return memory;
+}
+
+static inline void free_unforked(void *memory, size_t size) {
+    munmap(memory, size);
 }
 
 #endif

@@ -402,12 +402,12 @@ void serving_free(struct serving *serving) {
     }
     lend_free(serving->lend);
     free(serving->tokens);
-    free(serving);
+    free_unforked(serving, sizeof *serving);
 }
 
 enum status serving_start(const struct serving_config *config, struct serving **serving,
                           struct error *err) {
-    struct serving *made = allocate(1, sizeof *made);
+    struct serving *made = allocate_unforked(sizeof *made); /* it holds the generator */
     int code;
 
     made->config = *config;
@@ -416,7 +416,7 @@ enum status serving_start(const struct serving_config *config, struct serving **
     code = uv_loop_init(&made->loop);
     if (code != 0) {
         pthread_mutex_destroy(&made->mutex);
-        free(made);
+        free_unforked(made, sizeof *made);
         return error_set(err, STATUS_SYSTEM, "serving loop: %s", uv_strerror(code));
     }
     if (start_parts(made, err) != STATUS_OK)

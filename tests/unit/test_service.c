@@ -1,5 +1,9 @@
 #include "worker/service.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/allocate.h"
 #include "tests/support/check.h"
 
 #define START_MS (SNOWFLAKE_EPOCH_MS + 1000000)
@@ -439,6 +443,28 @@ static void any_walk_keeps_the_invariants(void) {
     service_ids_free(&walk.parked);
 }
 
+static void a_child_of_fork_has_no_generation_and_gives_nothing(void) {
+    struct service *kept = allocate_unforked(sizeof *kept);
+    struct service_ids ids = {.want = 1};
+    int code = -1;
+    int64_t first = one();
+    pid_t child;
+
+    *kept = service; /* as a serving loop keeps it */
+    child = fork();
+    if (child == 0)
+        _exit(service_take(kept, now_ms, &ids, &wait_until_ms, &err) == SERVICE_FAILED &&
+                      strcmp(err.code, "UNAVAILABLE") == 0
+                  ? 0
+                  : 1);
+    CU_ASSERT_EQUAL(waitpid(child, &code, 0), child);
+    CU_ASSERT_EQUAL(code, 0);
+    CU_ASSERT_EQUAL(service_take(kept, now_ms, &ids, &wait_until_ms, &err), SERVICE_DONE);
+    CU_ASSERT_EQUAL(ids.runs[0].first, first + 1);
+    service_ids_free(&ids);
+    free_unforked(kept, sizeof *kept);
+}
+
 static CU_TestInfo issuing[] = {
     CHECK_TEST(the_first_id_is_dated_after_what_was_used_up),
     CHECK_TEST(a_batch_goes_on_in_the_next_millisecond_with_its_time),
@@ -446,6 +472,7 @@ static CU_TestInfo issuing[] = {
     CHECK_TEST(nothing_is_issued_after_the_limit),
     CHECK_TEST(a_batch_that_meets_the_limit_fails_as_a_whole),
     CHECK_TEST(without_a_generation_it_is_unavailable),
+    CHECK_TEST(a_child_of_fork_has_no_generation_and_gives_nothing),
     CU_TEST_INFO_NULL,
 };
 static CU_TestInfo clocks[] = {
