@@ -88,5 +88,34 @@ def test_tls_with_a_private_ca_and_client_certificates():
         lib.check(done.returncode != 0 and "certificate" in done.stderr, f"{done}")
 
 
+def test_a_leader_moved_again_and_again_gives_no_machine_id_out_early():
+    """B59: each new leader of etcd starts every TTL anew."""
+    with etcd_cluster.ClusterFleet() as fleet:
+        fleet.init("--new", "--machine-id-range=7", "--quiet-time=1s")
+        short = ["--window=3s", "--lease-ttl=2s", "--keepalive-interval=500ms", "--assign-wait=1s"]
+        dead = fleet.worker(*short)
+        dead.wait_ready()
+        ids = dead.ids(1000)
+        dead.kill()
+        lease, limit = fleet.get("own/0007").lease, int(fleet.get("hor/0007").value.split(":")[0])
+        waiting = fleet.worker(*short)
+        for _ in range(5):
+            leader, follower = fleet.etcd.leader(), fleet.etcd.follower()
+            follower_id = lib.request(follower.address, "POST", "/v3/maintenance/status",
+                                      "{}").json()["header"]["member_id"]
+            lib.request(leader.address, "POST", "/v3/maintenance/transfer-leadership",
+                        f'{{"targetID":"{follower_id}"}}')
+            lib.wait_until(follower.is_leader, 10, "it leads")
+            key = fleet.get("own/0007")
+            lib.equal(key and key.lease, lease, "the dead one's key, whose TTL starts anew")
+            time.sleep(1.2)
+        row = fleet.ctl_json("machines", "--state=HELD")[0]
+        lib.equal((row["instance"], row["stuck"]), (dead.instance, True), "held, and stuck")
+        waiting.wait_ready(20)
+        others = waiting.ids(1000)
+        lib.check(min(load.parts(number)[0] for number in others) > limit, "above the horizon")
+        load.no_duplicates(ids + others)
+
+
 if __name__ == "__main__":
     lib.main()

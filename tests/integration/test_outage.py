@@ -2,10 +2,15 @@
 themselves."""
 
 import os
+import pathlib
+import sys
 import time
 
 import lib
 import load
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import fault_proxy  # pylint: disable=wrong-import-position
 
 TIMES = ["--window=4s", "--lease-ttl=2s", "--keepalive-interval=500ms", "--assign-wait=1s"]
 
@@ -85,6 +90,36 @@ def test_etcd_killed_and_started_again():
 def test_etcd_stopped_and_continued():
     # It accepts connections and never answers.
     outage(lambda etcd: etcd.pause(), lambda etcd: etcd.resume())
+
+
+def test_an_etcd_that_takes_3_s_for_each_answer():
+    """B109: longer than --etcd-timeout, so no answer ever counts, though each write lands."""
+    with lib.Fleet() as fleet, fault_proxy.FaultProxy(seed=1) as proxy:
+        fleet.init("--new", "--quiet-time=1s")
+        address = proxy.link("worker>etcd", fleet.etcd.address)
+        worker = lib.Daemon("slow", [
+            lib.BIN / "snowfleet-worker", f"--etcd-endpoints=http://{address}",
+            "--http-listen=127.0.0.1:0", "--grpc-listen=", *TIMES], fleet.folder)
+        fleet.processes.append(worker)
+        worker.wait_ready()
+        watcher = Watcher(worker)
+        with load.Load(worker.address, clients=2, count=5, pause=0.01) as clients:
+            clients.wait_more()
+            rule = proxy.rule("delay", link="worker>*", way="answer", ms=(3000, 3000))
+            lib.wait_until(lambda: watcher.sample()["state"] == "STARVED", 20, "the window ends")
+            limit_ms = int(worker.status()["machines"][0]["limit_ms"])
+            for _ in range(20):
+                watcher.sample()
+                time.sleep(0.05)
+            lib.equal(watcher.changes(), [False], "/readyz turns once")
+            last_ms = max(load.parts(number)[0] for number in clients.ids)
+            lib.check(last_ms <= limit_ms, f"{last_ms} is above the limit {limit_ms}")
+            proxy.remove(rule)
+            worker.wait_ready(20)
+            clients.wait_more()
+            ids = clients.stop()
+        load.no_duplicates(ids)
+        lib.equal(worker.starts, 1)
 
 
 def test_ten_outages_leave_nothing_behind():

@@ -2,6 +2,8 @@
 answers nothing above its own limit when it wakes up."""
 
 import socket
+import threading
+import time
 
 import lib
 import load
@@ -59,6 +61,42 @@ def test_a_stopped_worker_that_wakes_up():
         load.no_duplicates(ids, "the union")
         lib.equal(a.starts, 1)
         print(f"       {len(ids)} IDs; answers on waking: {sorted(set(statuses))}")
+
+
+def test_a_worker_that_hardly_gets_the_cpu():
+    """B55: 2 % of the time, for three times the TTL, while another waits for its machine ID."""
+    with lib.Fleet() as fleet:
+        fleet.init("--new", "--machine-id-range=5-5", "--quiet-time=1s")
+        a = fleet.worker(*TIMES)
+        a.wait_ready()
+        horizons, stop = [], threading.Event()
+
+        def watch():
+            while not stop.wait(0.05):
+                value = fleet.get("hor/0005").value
+                if not horizons or horizons[-1] != value:
+                    horizons.append(value)
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        b = fleet.worker(*TIMES)
+        with load.Load([a.address, b.address], clients=4, count=10) as clients:
+            clients.wait_more()
+            end = time.monotonic() + 6
+            while time.monotonic() < end:
+                a.pause()
+                time.sleep(0.49)
+                a.resume()
+                time.sleep(0.01)
+            lib.wait_until(lambda: a.ready() or b.ready(), 20, "one of them serves")
+            clients.wait_more()
+            ids = clients.stop()
+        stop.set()
+        watcher.join()
+        load.no_duplicates(ids)
+        last_ms = max(int(value.split(":")[0]) for value in [*horizons, fleet.get("hor/0005").value])
+        lib.check(max(load.parts(number)[0] for number in ids) <= last_ms, "an ID above the horizon")
+        lib.equal((a.alive(), a.get("/livez").status, a.starts), (True, 200, 1))
+        print(f"       {len(ids)} IDs, {len({value.split(':')[1] for value in horizons})} claims")
 
 
 if __name__ == "__main__":

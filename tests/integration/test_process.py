@@ -144,5 +144,21 @@ def test_programs_make_no_child_that_could_go_on_from_their_state():
                               "uv_spawn"}, set(), name)
 
 
+# What no plain number is: a sign, blanks, leading zeros, other bases and digits, beyond 64 bits.
+ODD = ("-1", "+5", " 5", "5 ", "05", "0x10", "1e3", "5.0", "", "5;6", "18446744073709551616",
+       "9" * 100, "\u0665")
+
+
+def test_odd_numbers_in_the_environment_are_refused_by_name():
+    """B97, for settings."""
+    for odd in ODD:
+        done = subprocess.run([lib.BIN / "snowfleet-worker"], capture_output=True, text=True,
+                              env=lib.clean_env({"SNOWFLEET_MACHINE_IDS": odd}), check=False,
+                              timeout=30 * lib.SLOW)
+        lib.equal((done.returncode, done.stdout), (64, ""), repr(odd))
+        lib.check("SNOWFLEET_MACHINE_IDS" in done.stderr and "must be 1..64" in done.stderr,
+                  f"{odd!r}: {done.stderr}")
+
+
 if __name__ == "__main__":
     lib.main()
