@@ -12,10 +12,11 @@ enum mutant {
     MUTANT_RELEASE_WHILE_ISSUING,      /* the loop goes on after it handed over last */
     MUTANT_RESUME_ANYWHERE,            /* resumes though V(hor) is not of its chain */
     MUTANT_TIMEOUT_IS_SUCCESS,         /* an unknown outcome is taken for a success */
-    MUTANT_REOPEN_AFTER_RELEASE        /* goes on issuing after an unanswered release */
+    MUTANT_REOPEN_AFTER_RELEASE,       /* goes on issuing after an unanswered release */
+    MUTANT_RECOVER_WITHOUT_FLOOR       /* recover raises no floor over what nobody can tell it */
 };
 #define MUTANT(name) (SNOWFLEET_MUTANT == MUTANT_##name)
-#define MUTANT_BUILD 1 /* own assertions stand back: the simulator's oracle is to notice */
+#define MUTANT_BUILD 1 /* own assertions stand back: the oracle is to notice */
 #else
 #define MUTANT(name) 0
 #define MUTANT_BUILD 0

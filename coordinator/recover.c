@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/fields.h"
+#include "common/mutant.h"
 
 static uint64_t max_u64(uint64_t a, uint64_t b) {
     return a > b ? a : b;
@@ -346,7 +347,9 @@ enum status recover_open(const struct recover_evidence *evidence, const char *er
     meta->n_earlier_eras = evidence->n_eras;
     memcpy(meta->earlier_eras, evidence->eras, sizeof meta->earlier_eras);
     memcpy(meta->era, era, sizeof meta->era);
-    meta->floor_ms = max_u64(meta->floor_ms, now_ms + meta->max_window_ms + meta->max_offset_ms);
+    if (!MUTANT(RECOVER_WITHOUT_FLOOR))
+        meta->floor_ms = max_u64(meta->floor_ms,
+                                 now_ms + meta->max_window_ms + meta->max_offset_ms);
     meta->floor_ms = max_u64(meta->floor_ms, floor_ms);
     meta->floor_ms = max_u64(meta->floor_ms, recover_unplaced(evidence));
     meta->mode = META_OPEN;

@@ -432,6 +432,10 @@ void oracle_live_limit(struct oracle *oracle, size_t process, const char *era, u
                        uint64_t limit_ms) {
     uint64_t fence_ms = oracle->horizons[machine_id].horizon_ms;
 
+    /* While recover is at work nobody can claim. */
+    if (oracle->meta.mode == META_FROZEN &&
+        !strncmp(oracle->meta.reason, RECORD_ROLLBACK_REASON, strlen(RECORD_ROLLBACK_REASON)))
+        return;
     /* Under another era every claim starts above the floor too. */
     if (strcmp(era, oracle->meta.era) != 0 && oracle->meta.floor_ms > fence_ms)
         fence_ms = oracle->meta.floor_ms;
@@ -472,6 +476,32 @@ const char *oracle_violation(const struct oracle *oracle) {
 
 uint64_t oracle_highest_ms(const struct oracle *oracle) {
     return oracle->highest_ms;
+}
+
+static bool is_shown(const struct oracle *oracle, size_t claim, const struct oracle_shown *shown,
+                     size_t n) {
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        if (shown[i].process == oracle->claims[claim].process &&
+            shown[i].machine_id == oracle->claims[claim].machine_id)
+            return true;
+    return false;
+}
+
+uint64_t oracle_unshown_ms(const struct oracle *oracle, const struct oracle_shown *shown, size_t n,
+                           const uint64_t restored[static MACHINE_IDS]) {
+    uint64_t highest_ms = 0;
+    size_t i;
+
+    for (i = 0; i < oracle->n_claims; i++) {
+        const struct claim *claim = &oracle->claims[i];
+
+        if (claim->granted_ms > restored[claim->machine_id] && claim->granted_ms > highest_ms &&
+            !is_shown(oracle, i, shown, n))
+            highest_ms = claim->granted_ms;
+    }
+    return highest_ms;
 }
 
 struct oracle_counts oracle_counts(const struct oracle *oracle) {

@@ -41,6 +41,15 @@ void oracle_live_limit(struct oracle *oracle, size_t process, const char *era, u
 
 /* The highest horizon that was ever stored, whatever became of it. */
 uint64_t oracle_highest_ms(const struct oracle *oracle);
+/* A process that showed its limit on a machine ID. */
+struct oracle_shown {
+    size_t process;
+    uint16_t machine_id;
+};
+/* The highest horizon that was ever granted to anybody else and is above restored[] of its machine ID;
+ * 0: none. */
+uint64_t oracle_unshown_ms(const struct oracle *oracle, const struct oracle_shown *shown, size_t n,
+                           const uint64_t restored[static MACHINE_IDS]);
 
 struct oracle_counts {
     uint64_t ids, claims, extensions, releases;

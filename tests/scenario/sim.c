@@ -8,6 +8,7 @@
 #include "common/records.h"
 #include "common/snowflake.h"
 #include "tests/scenario/sim_node.h"
+#include "tests/scenario/sim_recover.h"
 
 #define NODES_MAX 4
 #define MACHINES_MAX 3
@@ -31,7 +32,7 @@ enum fault {
     FAULT_SPACE,
     FAULT_STALE, /* what stale reads show is renewed */
     FAULT_SNAPSHOT,
-    FAULT_RESTORE, /* the documented way: a new era, and a floor above everything */
+    FAULT_RESTORE, /* the documented way: frozen at once, and snowfleetctl recover follows */
     FAULTS
 };
 
@@ -46,6 +47,7 @@ struct sim {
     uint64_t window_us;
     uint64_t lease_us;
     struct fake_snapshot *snapshot;
+    struct sim_recovery recovery;
     char *hidden_meta; /* while it is absent or foreign */
     char *hidden_hor[MACHINES_MAX];
     uint64_t faults, restores;
@@ -275,7 +277,7 @@ static void fault_meta(struct sim *sim) {
     uint64_t floor_ms;
     char *text;
 
-    if (!before || sim->hidden_meta)
+    if (!before || sim->hidden_meta || sim_recover_active(&sim->recovery))
         return;
     read_meta(before, &meta);
     meta.serial++;
@@ -347,7 +349,7 @@ static void fault_absent(struct sim *sim) {
     char key[KEY_MAX];
 
     if (fake_chance(world, 500)) {
-        if (!meta_text(sim) || sim->hidden_meta)
+        if (!meta_text(sim) || sim->hidden_meta || sim_recover_active(&sim->recovery))
             return;
         sim->hidden_meta = strdup(meta_text(sim));
         fake_etcd_delete(sim->stage.etcd, sim->stage.keys.meta);
@@ -356,7 +358,7 @@ static void fault_absent(struct sim *sim) {
     }
     keys_hor(&sim->stage.keys, machine_id, key);
     kv = fake_etcd_get(sim->stage.etcd, key);
-    if (!kv || sim->hidden_hor[i])
+    if (!kv || sim->hidden_hor[i] || sim_recover_active(&sim->recovery))
         return;
     sim->hidden_hor[i] = strdup(kv->value);
     fake_etcd_delete(sim->stage.etcd, key);
@@ -366,7 +368,7 @@ static void fault_absent(struct sim *sim) {
 static void fault_era(struct sim *sim) {
     struct meta meta;
 
-    if (!meta_text(sim) || sim->hidden_meta)
+    if (!meta_text(sim) || sim->hidden_meta || sim_recover_active(&sim->recovery))
         return;
     sim->hidden_meta = strdup(meta_text(sim));
     read_meta(sim->hidden_meta, &meta);
@@ -396,6 +398,8 @@ static void fault_space(struct sim *sim) {
 static bool keys_hidden(const struct sim *sim) {
     size_t i;
 
+    if (sim_recover_active(&sim->recovery))
+        return true;
     for (i = 0; i < MACHINES_MAX; i++)
         if (sim->hidden_hor[i])
             return true;
@@ -409,32 +413,9 @@ static void fault_snapshot(struct sim *sim) {
     sim->snapshot = fake_etcd_snapshot(sim->stage.etcd);
 }
 
-/* snowfleetctl recover: no client sees the old state before the new era and floor stand. */
 static void fault_restore(struct sim *sim) {
-    struct fake_world *world = &sim->stage.world;
-    const char *before;
-    struct meta meta, now;
-    uint64_t floor_ms = oracle_highest_ms(sim->stage.oracle);
-
-    if (!sim->snapshot || keys_hidden(sim))
-        return;
-    read_meta(meta_text(sim), &now);
-    if (now.n_earlier_eras == RECORD_EARLIER_ERAS_MAX)
-        return;
-    fake_etcd_restore(sim->stage.etcd, sim->snapshot);
-    before = meta_text(sim);
-    read_meta(before, &meta);
-    memcpy(meta.earlier_eras, now.earlier_eras, sizeof(meta.earlier_eras));
-    meta.n_earlier_eras = now.n_earlier_eras;
-    memcpy(meta.earlier_eras[meta.n_earlier_eras++], now.era, sizeof(now.era));
-    new_era(sim, meta.era);
-    meta.serial = now.serial + 1;
-    meta.floor_ms = now.floor_ms;
-    raise_floor(&meta, floor_ms + fake_below(world, sim->stage.config.window_ms));
-    meta.mode = fake_chance(world, 700) ? META_OPEN : META_FROZEN;
-    write_meta(sim, &meta, before);
-    write_ceiling(sim, meta.floor_ms + (uint64_t)HOUR_MS);
-    sim->restores++;
+    if (sim->snapshot && !keys_hidden(sim) && sim_recover_start(&sim->recovery, sim->snapshot))
+        sim->restores++;
 }
 
 static void fault_stale(struct sim *sim) {
@@ -609,6 +590,7 @@ static void calm_down(struct sim *sim) {
     stage->request_every_us = sim->window_us / 4;
     fake_etcd_outage(stage->etcd, 0);
     fake_etcd_no_space(stage->etcd, false);
+    sim_recover_finish(&sim->recovery);
     show_meta(sim);
     for (i = 0; i < MACHINES_MAX; i++)
         show_horizon(sim, i);
@@ -681,6 +663,7 @@ static void finish(struct sim *sim, struct sim_result *result) {
     for (i = 0; i < MACHINES_MAX; i++)
         free(sim->hidden_hor[i]);
     free(sim->hidden_meta);
+    free(sim->recovery.frozen);
     fake_snapshot_free(sim->snapshot);
     oracle_free(sim->stage.oracle);
     fake_etcd_free(sim->stage.etcd);
@@ -704,6 +687,10 @@ void sim_run(uint64_t seed, const struct sim_options *options, struct sim_result
         abort();
     stage->oracle = oracle_new(stage->etcd, &stage->keys, options->duplicates_only);
     choose_mix(&sim);
+    sim.recovery.stage = stage;
+    sim.recovery.nodes = sim.nodes;
+    sim.recovery.n_nodes = sim.n_nodes;
+    sim.recovery.every_us = sim.window_us / 4;
     sim.ends = fake_chance(world, 20);
     start_ms = sim.ends ? snowflake_end_ms(SNOWFLAKE_EPOCH_MS) -
                               fake_below(world, 20 * stage->config.window_ms)
