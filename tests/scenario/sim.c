@@ -548,6 +548,11 @@ static void choose_mix(struct sim *sim) {
     }
     sim->weights[FAULT_RELEASE] += fake_chance(world, 500) ? 2 : 0;
     sim->weights[FAULT_STALE] += stage->link.stale ? 4 : 0;
+    if (fake_chance(world, 250)) { /* much is lost that only the floor covers */
+        sim->weights[FAULT_RESTORE] += 3;
+        sim->weights[FAULT_SNAPSHOT] += 2;
+        sim->weights[FAULT_KILL] += 3;
+    }
     sim->weights[FAULT_SNAPSHOT] += sim->weights[FAULT_RESTORE] ? 1 : 0;
 }
 
