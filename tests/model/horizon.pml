@@ -20,7 +20,15 @@
  *   EXT_EQ   extensions that gain nothing
  *   STALE    a read may show one older state of etcd
  *   RESTORE  etcd may go back once to an earlier state
- *   ERA      ... which then goes through `snowfleetctl recover`: a new era and a floor
+ *   RECOVER  ... and `snowfleetctl recover` follows, step by step, while workers live on: meta is
+ *            frozen; each worker is asked, and heard or not; the slot's horizon is raised to what was
+ *            heard; meta is opened in a new era with a floor
+ *
+ * What RECOVER assumes: nothing is claimed or extended between the restore and the freeze (a closed
+ * port); and the floor, now + max_window + allowed offset, is not below what was issued, or may still
+ * be, by those who were not heard, dead or alive, and is above the horizon of the backup (their clocks
+ * were within the offset).  That is all: the limits of those who were heard may be above the floor, and
+ * what the backup shows needs neither.
  *
  * A rule left out or weakened, on purpose.  These must fail:
  *   M_EXT_BLIND   an extension compares nothing
@@ -33,9 +41,18 @@
  *   M_GIVEBACK    a released generation is not closed
  *   M_REL_REOPEN  a generation goes on after an unanswered release
  *   RESTORE       alone: an old state comes back under live workers, without an era
- *   M_FLOOR       a new era without a floor
  *   M_META_BLIND  an old meta value is written back without a compare
  *   M_EXT_NEWERA  a generation of the old era is extended under the new one
+ *   M_R_FREEZE    recover does not freeze meta first
+ *   M_R_RAISE     ... does not raise the horizon to the evidence
+ *   M_R_PENDING   ... takes no account of writes of unknown outcome
+ *   M_R_LOWER     ... writes the evidence over a horizon that is higher, too
+ *   M_R_CLAIM     ... raises the horizon under the claim that it finds there, with n + 1
+ *   M_R_EARLY     ... opens meta before it raises the horizon
+ *   M_R_ERA       ... opens meta in the era of before
+ *   M_R_FLOOR     ... without a floor
+ *   M_R_UNHEARD   the floor does not reach what a worker holds that lives and was not heard
+ *   M_R_DEAD      ... or what a dead one held
  *   M_RC_ANY      a resume though V(hor) is not its own
  *   M_RC_ERA      a resume across eras
  *   M_RC_SNAP     a resume goes on from a `last` copied when it was sent
@@ -44,11 +61,13 @@
  *   M_EXT_MONO    an extension may also raise any lower horizon
  *   M_EXT_NOOWN   an extension does not compare V(own)
  *   M_REL_NOMOD   a release compares only V(own)
- *   M_REL_NOERA   a release does not compare V(meta)
  * tests/model/CMakeLists.txt lists the configurations checked; check.sh runs one.
  *
  * Not modelled: real time, the ceiling, the quiet time, the threads of one process.
  */
+#if defined(RECOVER) && !defined(RESTORE)
+#error RECOVER needs RESTORE
+#endif
 #ifndef T
 #define T 3
 #endif
@@ -83,7 +102,7 @@ typedef Msg { byte k; byte w; byte cl; byte ch; byte cc; byte cn; byte h; byte e
 typedef Rep { bit got; bit ok; byte o; byte h; byte c; byte n }
 
 /* etcd: V(own) is a claim number (0: no key), V(hor) is hh:hc:hn. */
-byte own = 0, hh = 0, hc = 0, hn = 0, era = 0, flr = 0, wmax = 0, reqs = 0, nm = 0;
+byte own = 0, hh = 0, hc = 0, hn = 0, era = 0, flr = 0, reqs = 0, nm = 0;
 Msg net[MAXREQ];
 Rep rep[NW];
 short issued = 0; /* one bit for each (timestamp, sequence) */
@@ -94,6 +113,17 @@ bit zs = 0;
 #endif
 #ifdef RESTORE
 byte s_own, s_hh, s_hc, s_hn, snap = 0;
+#endif
+#ifdef RECOVER
+/* V(meta) as far as it counts here is era: FIRST, then FROZEN, then SECOND. */
+#define FIRST 0
+#define FROZEN 1
+#define SECOND 2
+#define RECOVERS (MAXREQ + 1) /* the claim of recover */
+byte stage = 0;     /* of recover: 1 asks, 2 has raised, 3 is done */
+byte asked = 0;     /* how many workers; they are alike, so any order stands for all */
+byte known = 0;     /* the highest evidence */
+byte gone = 0;      /* the highest that those who died have issued, and the others who were not heard can */
 #endif
 
 inline send(K, W, CL, CH, CC, CN, H, E) {
@@ -145,12 +175,9 @@ inline exec() {
 #endif
      ))
   fi;
-#ifdef ERA
-#ifdef M_REL_NOERA
+#ifdef RECOVER
+  /* A release compares no meta. */
   xok = xok && (net[i].e == era || net[i].k == RELEASE);
-#else
-  xok = xok && (net[i].e == era);
-#endif
 #endif
   x = net[i].w;
   if
@@ -166,8 +193,7 @@ inline exec() {
      :: net[i].k == CLAIM -> own = net[i].cl
      :: net[i].k == RELEASE -> own = 0
      :: else
-     fi;
-     if :: hh > wmax -> wmax = hh :: else fi
+     fi
   :: else
   fi;
   /* Take it out of the bag. */
@@ -186,6 +212,52 @@ inline exec() {
   i = 0; j = 0; x = 0; xok = 0
 }
 
+#ifdef RECOVER
+/* Recover reads V(hor) and writes in a transaction that compares it: in one step, since one that fails is
+ * tried again. */
+inline raise() {
+  if
+#ifndef M_R_RAISE
+#ifdef M_R_LOWER
+  :: known != hh ->
+#else
+  :: known > hh ->
+#endif
+     hh = known;
+#ifdef M_R_CLAIM
+     hn++
+#else
+     hc = RECOVERS; hn = 1
+#endif
+#endif
+  :: else
+  fi
+}
+
+inline open() {
+#ifndef M_R_FLOOR
+  flr = (gone > s_hh -> gone : 0);
+#endif
+#ifdef M_R_ERA
+  era = FIRST
+#else
+  era = SECOND
+#endif
+}
+
+/* Forgotten, so that states which differ in nothing else are the same. */
+inline settled() { known = 0; gone = 0; asked = 0; s_hh = 0 }
+
+/* A worker's generation is no more: what it may have issued only the floor can cover. */
+inline bury(L) {
+#ifndef M_R_DEAD
+  if :: stage < 3 && L > gone -> gone = L :: else fi
+#else
+  skip
+#endif
+}
+#endif
+
 active proctype etcd() {
   do
   /* Any order; a lost request is one that never runs. */
@@ -199,17 +271,28 @@ active proctype etcd() {
   :: atomic { snap == 0 && reqs > 0 -> snap = 1; s_own = own; s_hh = hh; s_hc = hc; s_hn = hn }
   :: atomic { snap == 1 ->
        snap = 2; own = s_own; hh = s_hh; hc = s_hc; hn = s_hn;
-       s_own = 0; s_hh = 0; s_hc = 0; s_hn = 0;
-#ifdef ERA
-       era++;
-#ifndef M_FLOOR
-       flr = wmax
+       s_own = 0; s_hc = 0; s_hn = 0;
+#ifdef RECOVER
+       stage = 1;
+#ifndef M_R_FREEZE
+       era = FROZEN
 #endif
+#else
+       s_hh = 0
 #endif
      }
+#ifdef RECOVER
+#ifndef M_R_EARLY
+  :: atomic { stage == 1 && asked == NW -> d_step { raise(); stage = 2 } }
+  :: atomic { stage == 2 -> d_step { open(); settled(); stage = 3 } }
+#else
+  :: atomic { stage == 1 && asked == NW -> d_step { open(); stage = 2 } }
+  :: atomic { stage == 2 -> d_step { raise(); settled(); stage = 3 } }
+#endif
+#endif
 #ifdef M_META_BLIND
   /* A paused leader's freeze and thaw land late and write the old meta back. */
-  :: atomic { snap == 2 -> snap = 3; flr = 0 }
+  :: atomic { stage == 3 -> stage = 4; era = FIRST; flr = 0 }
 #endif
 #endif
   od
@@ -219,8 +302,21 @@ active proctype etcd() {
 #define KNOWN(H, C, N) (H == vh && C == vc && N == vn)
 #define PEXT(H, C, N) (C == vc && N == vn + 1 && (pend & BIT(H)))
 #define PCLM(C, N) (N == 1 && (pcl & BIT(C)))
-#define RESET \
-  st = NONE; c = 0; vh = 0; vc = 0; vn = 0; lim = 0; last = 0; ns = S; pend = 0; pcl = 0; \
+#ifdef RECOVER
+#define RESET bury(last); DROP
+#define NOT_PENDING pend = 0; pcl = 0; ph = 0
+#define UNKNOWN \
+  if \
+  :: k == CLAIM -> pcl = pcl | BIT(kc); ph = ph | BIT(want) \
+  :: else -> pend = pend | BIT(want) \
+  fi
+#else
+#define RESET DROP
+#define NOT_PENDING pend = 0; pcl = 0
+#define UNKNOWN if :: k == CLAIM -> pcl = pcl | BIT(kc) :: else -> pend = pend | BIT(want) fi
+#endif
+#define DROP \
+  st = NONE; c = 0; vh = 0; vc = 0; vn = 0; lim = 0; last = 0; ns = S; NOT_PENDING; \
   k = NOTHING; want = 0; kc = 0; ge = 0; ke = 0; kl = 0
 
 /* The claim C is known to have been written: a generation with limit H.  last stays: it was h0, or
@@ -236,7 +332,7 @@ inline opened(H, C) {
 #ifdef M_RC_ERA
   ge = ke;
 #endif
-  st = OPEN; c = C; vh = H; vc = C; vn = 1; lim = H; pend = 0; pcl = 0
+  st = OPEN; c = C; vh = H; vc = C; vn = 1; lim = H; NOT_PENDING
 }
 
 /* What a read-back, or the ELSE branch of a transaction, shows. */
@@ -246,7 +342,7 @@ inline look(O, H, C, N) {
      /* Not landed, so far: a first claim is given up, the others try again later. */
      if :: st == NONE -> RESET :: else fi
   :: !KNOWN(H, C, N) && PEXT(H, C, N) ->
-     vh = H; vn = N; pend = 0; pcl = 0;
+     vh = H; vn = N; NOT_PENDING;
      if :: st == OPEN -> lim = H :: else fi
   :: !KNOWN(H, C, N) && PCLM(C, N) -> opened(H, C)
   :: else -> RESET /* foreign: LOST */
@@ -259,6 +355,9 @@ proctype worker(byte w) {
   byte st = NONE, c = 0, vh = 0, vc = 0, vn = 0, lim = 0, last = 0, ns = S;
   /* Of unknown outcome: bits of horizons, bits of claims. */
   byte pend = 0, pcl = 0;
+#ifdef RECOVER
+  byte ph = 0; /* bits of the horizons of those claims */
+#endif
   /* The request under way: its kind, horizon, claim, era; and last when it was sent. */
   byte k = NOTHING, want = 0, kc = 0, ge = 0, ke = 0, kl = 0;
   byte t = 0, q = 0;
@@ -267,7 +366,11 @@ proctype worker(byte w) {
   :: atomic { st != NONE || k != NOTHING -> d_step { RESET; orphan(w) } }
 
   /* CLAIM */
-  :: atomic { st == NONE && k == NOTHING && own == 0 && reqs < MAXREQ ->
+  :: atomic { (st == NONE && k == NOTHING && own == 0 && reqs < MAXREQ
+#ifdef RECOVER
+         && era != FROZEN
+#endif
+       ) ->
        last = MAX(hh, flr);
        t = last; do :: t < T -> t++ :: break od; want = t; t = 0;
        d_step {
@@ -297,7 +400,7 @@ proctype worker(byte w) {
        ) ->
        t = MAX(hh, flr); do :: t < T -> t++ :: break od; want = t; t = 0;
        d_step {
-         if :: !KNOWN(hh, hc, hn) -> pend = 0; pcl = 0 :: else fi;
+         if :: !KNOWN(hh, hc, hn) -> NOT_PENDING :: else fi;
          vh = hh; vc = hc; vn = hn; reqs++; kc = reqs; k = CLAIM; ke = era;
          send(CLAIM, w, kc, vh, vc, vn, want, era);
 #ifdef M_RC_SNAP
@@ -340,7 +443,7 @@ proctype worker(byte w) {
        d_step {
          if
          :: rep[w].ok && k == CLAIM -> opened(want, kc)
-         :: rep[w].ok && k == EXTEND -> vh = want; vn++; lim = want; pend = 0; pcl = 0
+         :: rep[w].ok && k == EXTEND -> vh = want; vn++; lim = want; NOT_PENDING
          :: rep[w].ok && k == RELEASE -> RESET
          :: !rep[w].ok -> look(rep[w].o, rep[w].h, rep[w].c, rep[w].n)
          fi;
@@ -360,7 +463,7 @@ proctype worker(byte w) {
          :: k == RELEASE -> st = OPEN
 #endif
          :: else ->
-            if :: k == CLAIM -> pcl = pcl | BIT(kc) :: else -> pend = pend | BIT(want) fi;
+            UNKNOWN;
             look(own, hh, hc, hn)
          fi;
          k = NOTHING; want = 0; kc = 0; ke = 0; kl = 0
@@ -371,7 +474,7 @@ proctype worker(byte w) {
   :: atomic { k != NOTHING && zs ->
        d_step {
          orphan(w);
-         if :: k == CLAIM -> pcl = pcl | BIT(kc) :: else -> pend = pend | BIT(want) fi;
+         UNKNOWN;
          look(z_own, z_hh, z_hc, z_hn);
          k = NOTHING; want = 0; kc = 0; ke = 0; kl = 0
        } }
@@ -382,6 +485,35 @@ proctype worker(byte w) {
          vh = z_hh; vc = z_hc; vn = z_hn; reqs++; kc = reqs; k = CLAIM; ke = era;
          send(CLAIM, w, kc, vh, vc, vn, want, era)
        } }
+#endif
+
+#ifdef RECOVER
+  /* Recover asks: the limit, and the most that a write of unknown outcome can have asked for.  It is
+   * heard, or not, and then covered by the floor. */
+  :: atomic { stage == 1 && asked == w ->
+       d_step {
+         t = lim;
+#ifndef M_R_PENDING
+         if :: k != NOTHING && want > t -> t = want :: else fi;
+         q = T;
+         do
+         :: q > t && !((pend | ph) & BIT(q)) -> q--
+         :: else -> break
+         od;
+         t = MAX(q, t);
+         q = 0;
+#endif
+         asked++
+       }
+       if
+       :: known = MAX(known, t)
+#ifdef M_R_UNHEARD
+       :: skip
+#else
+       :: gone = MAX(gone, t)
+#endif
+       fi;
+       t = 0 }
 #endif
 
   /* ISSUE: t is the later of the clock and last. */
