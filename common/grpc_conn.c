@@ -175,20 +175,28 @@ static bool is_http1(const uint8_t *bytes, size_t len) {
     return len >= 4 && memcmp(bytes, "PRI ", 4) != 0 && bytes[0] >= 'A' && bytes[0] <= 'Z';
 }
 
-static void feed(struct grpc_conn *conn, const uint8_t *bytes, size_t len) {
+static bool feed_session(void *arg, const uint8_t *bytes, size_t len) {
+    struct grpc_conn *conn = arg;
     ssize_t n = nghttp2_session_mem_recv(conn->session, bytes, len);
 
     if (n == NGHTTP2_ERR_BAD_CLIENT_MAGIC) {
         if (is_http1(bytes, len))
             (void)put_out(conn, (const uint8_t *)http1_answer, sizeof http1_answer - 1);
         grpc_conn_close(conn);
-        return;
+        return false;
     }
     if (n < 0) {
         conn->server->stats.floods_total += n == NGHTTP2_ERR_FLOODED;
         conn->doomed = true; /* whatever it has to say is said first */
     }
     grpc_conn_mark(conn);
+    return !conn->doomed;
+}
+
+static void feed(struct grpc_conn *conn, const uint8_t *bytes, size_t len) {
+    grpc_filter_take(&conn->filter, bytes, len, feed_session, conn);
+    for (; !conn->closing && conn->filter.dropped > 0; conn->filter.dropped--)
+        grpc_session_count_empty(conn);
 }
 
 static void feed_tls(struct grpc_conn *conn, const uint8_t *bytes, size_t len) {
@@ -351,7 +359,8 @@ bool grpc_conn_open(struct grpc_server *server, enum grpc_listener kind, int fd)
     server->conns = conn;
     server->n_conns++;
     server->stats.connections_total++;
-    grpc_session_begin(
-        conn); /* our SETTINGS wait until the client has shown that it speaks HTTP/2 */
+    /* Our SETTINGS wait until the client has shown that it speaks HTTP/2. */
+    grpc_filter_init(&conn->filter);
+    grpc_session_begin(conn);
     return true;
 }

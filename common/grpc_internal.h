@@ -10,6 +10,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "common/acceptor.h"
+#include "common/grpc_filter.h"
 #include "common/grpc_server.h"
 
 #define GRPC_OUT_BYTES (64u * 1024u)   /* gathered before it is written */
@@ -66,6 +67,7 @@ struct grpc_conn {
     uv_write_t write;
     uint8_t *unwritten; /* what write is at work on; NULL: nothing */
     uint64_t writing_since_ms;
+    struct grpc_filter filter;
     nghttp2_session *session;
     struct grpc_tls_link *tls; /* NULL: none */
     struct grpc_call *calls;
@@ -128,6 +130,9 @@ void grpc_conn_doom(struct grpc_conn *conn, uint32_t code, const char *why);
 /* ---- grpc_session.c ---- */
 enum status grpc_session_prepare(struct grpc_server *server, struct error *err);
 void grpc_session_begin(struct grpc_conn *conn);
+
+/* A frame that brings no call further. */
+void grpc_session_count_empty(struct grpc_conn *conn);
 
 /* ---- grpc_call.c ---- */
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t stream_id);

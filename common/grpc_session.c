@@ -9,7 +9,7 @@
 /* ---- floods ---- */
 
 /* Every frame that brings no call further counts, until an answer of ours sets it back. */
-static void count_empty(struct grpc_conn *conn) {
+void grpc_session_count_empty(struct grpc_conn *conn) {
     if (++conn->empty_frames > GRPC_EMPTY_FRAMES)
         grpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_empty_frames");
 }
@@ -126,7 +126,7 @@ static void on_stream_frame(struct grpc_conn *conn, const nghttp2_frame *frame) 
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
         grpc_call_client_done(call);
     else if (frame->hd.type == NGHTTP2_DATA && frame->hd.length == 0)
-        count_empty(conn);
+        grpc_session_count_empty(conn);
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
@@ -144,11 +144,11 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         break;
     case NGHTTP2_SETTINGS:
         conn->greeted = true;
-        count_empty(conn);
+        grpc_session_count_empty(conn);
         break;
     case NGHTTP2_WINDOW_UPDATE:
     case NGHTTP2_RST_STREAM: break; /* the one costs nothing, the other has a limit of its own */
-    default: count_empty(conn); break;
+    default: grpc_session_count_empty(conn); break;
     }
     return 0;
 }
