@@ -2,15 +2,20 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <sys/timex.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef SNOWFLEET_TEST_CLOCK
 #include <fcntl.h>
 #include <sched.h>
+#include <stddef.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "common/allocate.h"
 #endif
 
 #define NS_PER_S INT64_C(1000000000)
@@ -53,8 +58,59 @@ static int64_t system_timer_ns(void *self, int64_t wall_ns) {
     return wall_ns;
 }
 
+static enum status system_quality(void *self, struct clock_quality *quality, struct error *err) {
+    struct timex kernel = {.modes = 0}; /* read only */
+
+    (void)self;
+    if (adjtimex(&kernel) < 0)
+        return error_set(err, STATUS_SYSTEM, "adjtimex: %s", strerror(errno));
+    *quality = (struct clock_quality){
+        .synchronized = !(kernel.status & STA_UNSYNC),
+        .max_error_ns = kernel.maxerror * 1000, /* it counts in us */
+        .est_error_ns = kernel.esterror * 1000,
+        .frequency_ppb = kernel.freq * INT64_C(1000) / 65536, /* in ppm, 16 bits of fraction */
+    };
+    return STATUS_OK;
+}
+
+/* A timer of the far future that the kernel cancels when somebody sets the clock. */
+static bool arm_far(int fd) {
+    const struct itimerspec far = {.it_value = {.tv_sec = INT32_MAX}};
+
+    return timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL) == 0 ||
+           errno == ECANCELED; /* set at this moment; the timer is armed all the same */
+}
+
+static enum status system_set_open(void *self, int *fd, struct error *err) {
+    int made = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    (void)self;
+    if (made < 0)
+        return error_set(err, STATUS_SYSTEM, "timerfd_create: %s", strerror(errno));
+    if (!arm_far(made)) {
+        error_set(err, STATUS_SYSTEM, "timerfd_settime: %s", strerror(errno));
+        close(made);
+        return err->status;
+    }
+    *fd = made;
+    return STATUS_OK;
+}
+
+static bool system_set_read(void *self, int fd) {
+    uint64_t expirations;
+    bool set = read(fd, &expirations, sizeof expirations) < 0 && errno == ECANCELED;
+
+    (void)self;
+    arm_far(fd);
+    return set;
+}
+
 struct clock clock_system(void) {
-    return (struct clock){.now_ns = system_now_ns, .timer_ns = system_timer_ns, .self = NULL};
+    return (struct clock){.now_ns = system_now_ns,
+                          .timer_ns = system_timer_ns,
+                          .quality = system_quality,
+                          .set_open = system_set_open,
+                          .set_read = system_set_read};
 }
 
 static uint64_t whole_ms(int64_t ns) {
@@ -71,22 +127,27 @@ struct instant_ns clock_now_ns(const struct clock *clock) {
     return clock->now_ns(clock->self);
 }
 
-enum status clock_quality(struct clock_quality *quality, struct error *err) {
-    struct timex kernel = {.modes = 0}; /* read only */
+enum status clock_quality(const struct clock *clock, struct clock_quality *quality,
+                          struct error *err) {
+    return clock->quality(clock->self, quality, err);
+}
 
-    if (adjtimex(&kernel) < 0)
-        return error_set(err, STATUS_SYSTEM, "adjtimex: %s", strerror(errno));
-    *quality = (struct clock_quality){
-        .synchronized = !(kernel.status & STA_UNSYNC),
-        .max_error_ns = kernel.maxerror * 1000,               /* it counts in us */
-        .frequency_ppb = kernel.freq * INT64_C(1000) / 65536, /* in ppm, 16 bits of fraction */
-    };
-    return STATUS_OK;
+enum status clock_set_open(const struct clock *clock, int *fd, struct error *err) {
+    return clock->set_open(clock->self, fd, err);
+}
+
+bool clock_set_read(const struct clock *clock, int fd) {
+    return clock->set_read(clock->self, fd);
 }
 
 #ifdef SNOWFLEET_TEST_CLOCK
 
 #define PPM INT64_C(1000000)
+
+struct test_clock {
+    const struct clock_page *page;
+    char *path;
+};
 
 /* a * b / c without overflow on the way, rounded down, held within int64_t. */
 static int64_t scaled(int64_t a, int64_t b, int64_t c) {
@@ -100,7 +161,9 @@ static int64_t scaled(int64_t a, int64_t b, int64_t c) {
     return quotient < INT64_MIN ? INT64_MIN : (int64_t)quotient;
 }
 
-static struct clock_page read_page(const struct clock_page *shared) {
+static struct clock_page read_page(const void *self) {
+    const struct clock_page *shared = ((const struct test_clock *)self)->page;
+
     for (;;) {
         struct clock_page page;
 
@@ -109,6 +172,10 @@ static struct clock_page read_page(const struct clock_page *shared) {
         page.boot_offset_ns = __atomic_load_n(&shared->boot_offset_ns, __ATOMIC_RELAXED);
         page.anchor_boot_ns = __atomic_load_n(&shared->anchor_boot_ns, __ATOMIC_RELAXED);
         page.rate_ppm = __atomic_load_n(&shared->rate_ppm, __ATOMIC_RELAXED);
+        page.quality_given = __atomic_load_n(&shared->quality_given, __ATOMIC_RELAXED);
+        page.synchronized = __atomic_load_n(&shared->synchronized, __ATOMIC_RELAXED);
+        page.max_error_ns = __atomic_load_n(&shared->max_error_ns, __ATOMIC_RELAXED);
+        page.est_error_ns = __atomic_load_n(&shared->est_error_ns, __ATOMIC_RELAXED);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (page.sequence % 2 == 0 &&
             page.sequence == __atomic_load_n(&shared->sequence, __ATOMIC_RELAXED))
@@ -144,8 +211,45 @@ static int64_t page_timer_ns(void *self, int64_t wall_ns) {
     return real_ahead_ns > INT64_MAX - real.wall_ns ? INT64_MAX : real.wall_ns + real_ahead_ns;
 }
 
+static enum status page_quality(void *self, struct clock_quality *quality, struct error *err) {
+    struct clock_page page = read_page(self);
+
+    if (!page.quality_given)
+        return system_quality(NULL, quality, err);
+    *quality = (struct clock_quality){.synchronized = page.synchronized != 0,
+                                      .max_error_ns = page.max_error_ns,
+                                      .est_error_ns = page.est_error_ns};
+    return STATUS_OK;
+}
+
+static enum status page_set_open(void *self, int *fd, struct error *err) {
+    const struct test_clock *clock = self;
+    int made = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+
+    if (made < 0)
+        return error_set(err, STATUS_SYSTEM, "inotify: %s", strerror(errno));
+    if (inotify_add_watch(made, clock->path, IN_MODIFY) < 0) {
+        error_set(err, STATUS_SYSTEM, "inotify: %s: %s", clock->path, strerror(errno));
+        close(made);
+        return err->status;
+    }
+    *fd = made;
+    return STATUS_OK;
+}
+
+static bool page_set_read(void *self, int fd) {
+    char events[4096];
+    bool set = false;
+
+    (void)self;
+    while (read(fd, events, sizeof events) > 0)
+        set = true;
+    return set;
+}
+
 enum status clock_test_page(const char *path, struct clock *clock, struct error *err) {
     enum status status = STATUS_OK;
+    struct test_clock *self;
     struct stat file;
     void *page;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -156,9 +260,10 @@ enum status clock_test_page(const char *path, struct clock *clock, struct error 
         status = error_set(err, STATUS_SYSTEM, "clock page %s: %s", path, strerror(errno));
         goto out;
     }
-    if (file.st_size < (off_t)sizeof(struct clock_page)) {
+    if (file.st_size < (off_t)offsetof(struct clock_page, quality_given)) {
         status = error_set(err, STATUS_INVALID, "clock page %s: must hold %zu bytes, has %lld",
-                           path, sizeof(struct clock_page), (long long)file.st_size);
+                           path, offsetof(struct clock_page, quality_given),
+                           (long long)file.st_size);
         goto out;
     }
     page = mmap(NULL, sizeof(struct clock_page), PROT_READ, MAP_SHARED, fd, 0);
@@ -166,7 +271,14 @@ enum status clock_test_page(const char *path, struct clock *clock, struct error 
         status = error_set(err, STATUS_SYSTEM, "clock page %s: %s", path, strerror(errno));
         goto out;
     }
-    *clock = (struct clock){.now_ns = page_now_ns, .timer_ns = page_timer_ns, .self = page};
+    self = allocate(1, sizeof *self);
+    *self = (struct test_clock){.page = page, .path = allocate_copy(path, strlen(path))};
+    *clock = (struct clock){.now_ns = page_now_ns,
+                            .timer_ns = page_timer_ns,
+                            .quality = page_quality,
+                            .set_open = page_set_open,
+                            .set_read = page_set_read,
+                            .self = self};
 out:
     close(fd);
     return status;

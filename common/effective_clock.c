@@ -43,14 +43,24 @@ static int64_t gone_on(const struct effective_clock *clock, int64_t elapsed_ns) 
 
 /* The wall clock was stepped, or may have come back from a step that nobody confirmed. */
 static void judge(struct effective_clock *clock, int64_t wall_ns, int64_t went_on_ns) {
-    int64_t ahead_ns = add_up(wall_ns, -went_on_ns);
+    /* Where it would be without the steps back: up to there a step forward is no news. */
+    int64_t line_ns = add_up(went_on_ns, clock->gone_back_ns);
+    int64_t ahead_ns = add_up(wall_ns, -line_ns), behind_ns = add_up(went_on_ns, -wall_ns);
 
     clock->coasting = ahead_ns > clock->limits.max_forward_ns;
-    if (clock->coasting || (ahead_ns < 0 && clock->limits.strategy == CLOCK_OFFSET &&
-                            -ahead_ns <= clock->limits.max_offset_ns))
+    if (clock->coasting)
         clock->offset_ns = -ahead_ns;
+    else if (behind_ns > 0 && clock->limits.strategy == CLOCK_OFFSET &&
+             behind_ns <= clock->limits.max_offset_ns)
+        clock->offset_ns = behind_ns;
     else
         clock->offset_ns = 0;
+    clock->last_jump_ns = add_up(clock->offset_ns, -behind_ns);
+    if (clock->last_jump_ns < 0 && went_on_ns > clock->peak_ns)
+        clock->peak_ns = went_on_ns;
+    clock->gone_back_ns = add_up(clock->gone_back_ns, -clock->last_jump_ns);
+    if (clock->gone_back_ns < 0)
+        clock->gone_back_ns = 0;
     if (!clock->coasting)
         clock->knows_error = false; /* what was told is of the time before */
 }
@@ -68,6 +78,8 @@ int64_t effective_clock_look(struct effective_clock *clock, struct instant_ns no
     else
         clock->offset_ns = worked_off(clock->offset_ns, elapsed_ns);
     clock->last = now;
+    if (add_up(now.wall_ns, clock->offset_ns) >= clock->peak_ns)
+        clock->gone_back_ns = 0;
     if (step_ns != 0) {
         clock->steps_total++;
         clock->last_step_ns = step_ns;
@@ -81,6 +93,7 @@ void effective_clock_confirm(struct effective_clock *clock) {
     if (clock->offset_ns != 0)
         clock->knows_error = false;
     clock->offset_ns = 0;
+    clock->gone_back_ns = 0;
     clock->coasting = false;
 }
 

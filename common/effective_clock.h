@@ -4,7 +4,8 @@
  * a change of wall minus boot time that no slew explains, in the very reading that is affected: so
  * no reading is ever dated by a step that nobody has judged.  What follows from one:
  *
- *   forward, up to max_forward         taken over
+ *   forward, up to max_forward         taken over; so is the way back to where the clock was before
+ *                                      a step back, as long as it has not caught up by itself
  *   forward, more                      coasting: the effective clock goes on by boot time, as if
  *                                      nothing had happened, until the step is confirmed, or the
  *                                      wall clock comes back to within max_forward
@@ -50,6 +51,9 @@ struct effective_clock {
     uint64_t steps_total;
     int64_t last_step_ns;      /* positive forward */
     int64_t last_step_boot_ns; /* when it was noticed */
+    int64_t last_jump_ns;      /* how far the effective clock went with it */
+    /* Since steps back: what it read at most, and how far it went back, until it reads that again. */
+    int64_t peak_ns, gone_back_ns;
     /* The bound on the effective clock's error, as last told. */
     bool knows_error;
     int64_t error_ns, error_boot_ns;

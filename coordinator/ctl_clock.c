@@ -22,8 +22,8 @@ static const struct option options[] = {
      .min = 1000,
      .max = 3600000,
      .help =
-         "How long the order stands, by this machine's clock.  Workers of this version keep the "
-         "order and do not act on it yet."},
+         "How long the order stands, by this machine's clock.  A worker acts on it when the order "
+         "comes after the step, and only while its own clock is not past that time."},
     {.name = NULL},
 };
 
@@ -96,7 +96,8 @@ const struct ctl_command ctl_clock = {
     .name = "clock",
     .operands = "accept WORKER",
     .n_operands = 2,
-    .summary = "Confirms a worker's clock: recorded for it, but workers do not act on it yet.",
+    .summary =
+        "Confirms a worker's clock after a step that neither the leader nor its peers confirm.",
     .options = options,
     .run = run,
 };

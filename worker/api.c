@@ -27,11 +27,13 @@ enum method { METHOD_GET = 1, METHOD_HEAD = 2, METHOD_POST = 4 };
 struct request {
     struct api *api;
     struct http_exchange *exchange;
-    struct instant_ns received; /* read once, before anything else */
+    struct effective_now received; /* read once, before anything else */
 };
 
 static uint64_t wall_ms(const struct request *request) {
-    return request->received.wall_ns > 0 ? (uint64_t)(request->received.wall_ns / NS_PER_MS) : 0;
+    int64_t ns = request->received.effective_ns;
+
+    return ns > 0 ? (uint64_t)(ns / NS_PER_MS) : 0;
 }
 
 /* ---- answers ---- */
@@ -85,8 +87,9 @@ static unsigned status_of(const struct service_error *err) {
         const char *code;
         unsigned status;
     } rows[] = {
-        {"INVALID_ARGUMENT", 400}, {"NOT_FOUND", 404}, {"UNIMPLEMENTED", 405},
-        {"UNAVAILABLE", 503},      {"CANCELLED", 503}, {"UNAUTHENTICATED", 401},
+        {"INVALID_ARGUMENT", 400}, {"FAILED_PRECONDITION", 400}, {"NOT_FOUND", 404},
+        {"UNIMPLEMENTED", 405},    {"UNAVAILABLE", 503},         {"CANCELLED", 503},
+        {"UNAUTHENTICATED", 401},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -172,7 +175,10 @@ static void handle_ids(const struct request *request) {
         return;
     }
     call = allocate(1, sizeof *call);
-    call->park = (struct park_call){.ids = {.want = args.count}, .done = on_ids, .gone = is_gone};
+    call->park = (struct park_call){.ids = {.want = args.count},
+                                    .commit_wait = args.commit_wait,
+                                    .done = on_ids,
+                                    .gone = is_gone};
     call->api = request->api;
     call->exchange = request->exchange;
     call->claim = args.claim;
@@ -232,10 +238,8 @@ static struct report look(const struct request *request, struct worker_view *vie
         .n_loops = api->n_loops,
         .now = request->received,
     };
-    struct error err;
 
     view_read(api->board, view);
-    report.has_quality = clock_quality(&report.quality, &err) == STATUS_OK;
     return report;
 }
 
@@ -249,14 +253,13 @@ static void handle_status(const struct request *request) {
 }
 
 static void handle_clock(const struct request *request) {
-    struct report report = {0};
-    struct error err;
+    struct worker_view view;
+    struct report report = look(request, &view);
     char *body;
     size_t len;
 
-    report.has_quality = clock_quality(&report.quality, &err) == STATUS_OK;
-    report.now = clock_now_ns(request->api->clock);
-    body = report_clock(&report, request->received, &len);
+    report.now = clock_board_now(request->api->clock_board);
+    body = report_clock(&report, request->received.wall_ns, &len);
     reply(request->exchange, 200, JSON, body, len);
 }
 
@@ -407,7 +410,7 @@ void api_handle(void *arg, struct http_exchange *exchange) {
     const struct request request = {
         .api = api,
         .exchange = exchange,
-        .received = clock_now_ns(api->clock),
+        .received = clock_board_now(api->clock_board),
     };
     const struct route *route = find_route(http_path(exchange));
     struct service_error err;

@@ -10,12 +10,13 @@
 #include "common/clock.h"
 #include "common/http_server.h"
 #include "common/tokens.h"
+#include "worker/clock_board.h"
 #include "worker/park.h"
 #include "worker/service.h"
 #include "worker/view.h"
 
 struct api {
-    const struct clock *clock;
+    const struct clock_board *clock_board;
     struct service *service;
     struct park *park;
     struct view_board *board;

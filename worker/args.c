@@ -44,13 +44,13 @@ static bool set_count(struct ids_args *args, const char *value, size_t len,
     return true;
 }
 
-static bool set_claim(struct ids_args *args, const char *value, size_t len,
-                      struct service_error *err) {
+static bool set_flag(bool *flag, const char *name, const char *value, size_t len,
+                     struct service_error *err) {
     char quoted[QUOTE_SIZE];
 
     if (len != 1 || (*value != '0' && *value != '1'))
-        return args_refuse(err, "claim", "claim must be 0 or 1, got %s", quote(value, len, quoted));
-    args->claim = *value == '1';
+        return args_refuse(err, name, "%s must be 0 or 1, got %s", name, quote(value, len, quoted));
+    *flag = *value == '1';
     return true;
 }
 
@@ -76,15 +76,19 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
     if (strcmp(name, "count") == 0)
         return once(&args->has_count, "count", twice, err) && set_count(args, value, len, err);
     if (strcmp(name, "claim") == 0)
-        return once(&args->has_claim, "claim", twice, err) && set_claim(args, value, len, err);
-    return refuse_unknown(name, "kind, count and claim", err);
+        return once(&args->has_claim, "claim", twice, err) &&
+               set_flag(&args->claim, "claim", value, len, err);
+    if (strcmp(name, "commit_wait") == 0)
+        return once(&args->has_commit_wait, "commit_wait", twice, err) &&
+               set_flag(&args->commit_wait, "commit_wait", value, len, err);
+    return refuse_unknown(name, "kind, count, claim and commit_wait", err);
 }
 
 /* ---- JSON bodies ---- */
 
 /* The field whose number is too wide for the reader; NULL when there is none. */
 static const char *find_wide_field(const char *body, size_t len) {
-    static const char *const known[] = {"count", "id", "kind", "claim"};
+    static const char *const known[] = {"count", "id", "kind", "claim", "commit_wait"};
     json_t *object = json_loadb(body, len, JSON_DECODE_INT_AS_REAL, NULL);
     const char *found = NULL;
 
@@ -155,7 +159,7 @@ static bool set_field(struct ids_args *args, const char *name, const json_t *val
     size_t len;
     const char *spelt = spell(value, text, &len);
 
-    if (json_is_boolean(value) && strcmp(name, "claim") != 0) {
+    if (json_is_boolean(value) && strcmp(name, "claim") != 0 && strcmp(name, "commit_wait") != 0) {
         spelt = "<boolean>";
         len = strlen(spelt);
     }

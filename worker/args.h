@@ -15,8 +15,9 @@
  * what is given in both was given twice. */
 struct ids_args {
     uint32_t count;
-    bool claim; /* the answer is to name the claim */
-    bool has_kind, has_count, has_claim;
+    bool claim;       /* the answer is to name the claim */
+    bool commit_wait; /* the answer is to wait until the IDs' time is certainly past */
+    bool has_kind, has_count, has_claim, has_commit_wait;
 };
 void ids_args_init(struct ids_args *args);
 /* name is NUL-terminated, value[len] may hold anything. */

@@ -69,6 +69,7 @@ static bool pass_on(struct lend *lend, struct loan *loan, uint64_t now_ms) {
     loan->asked++;
     lent = allocate(1, sizeof *lent);
     lent->call.ids.want = loan->call->ids.want;
+    lent->call.commit_wait = loan->call->commit_wait;
     lent->loan = loan;
     lent->asker = lend->config.self;
     lend->config.send(lend->config.arg, loop, lent);

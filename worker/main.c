@@ -12,6 +12,7 @@
 /* Kept back from clients: etcd, the log, the state file, ...; and what each serving loop needs. */
 #define OWN_DESCRIPTORS 32u
 #define LOOP_DESCRIPTORS 8u
+#define NS_PER_MS INT64_C(1000000)
 #define STANDALONE_WINDOW_MS 2000u /* a start waits it out, and no outage has to be bridged */
 
 struct values {
@@ -24,9 +25,13 @@ struct values {
     bool standalone, init, adopt;
     char *state_file;
     bool window_given, claim_ahead_given, assign_wait_given, lease_ttl_given;
-    bool keepalive_interval_given;
+    bool keepalive_interval_given, confirm_interval_given, rotate_above_given;
+    bool rotate_interval_given;
     uint64_t window_ms, claim_ahead_ms, assign_wait_ms, lease_ttl_ms, keepalive_interval_ms;
-    uint64_t max_backward_wait_ms, drain_timeout_ms, max_connections;
+    uint64_t max_backward_wait_ms, max_forward_step_ms, max_alone_step_ms, max_clock_offset_ms;
+    uint64_t confirm_interval_ms, clock_drift_ppm, max_clock_error_ms, max_commit_wait_ms;
+    uint64_t rotate_above_ms, rotate_interval_ms, chrony_port;
+    uint64_t drain_timeout_ms, max_connections;
     char *client_token_file;
     int clock_strategy;
     int sequence_start;
@@ -38,7 +43,8 @@ struct values {
 };
 #define FIELD(name) offsetof(struct values, name)
 
-static const char *const strategies[] = {"wait", NULL};
+static const char *const strategies[] = {
+    [CLOCK_WAIT] = "wait", [CLOCK_OFFSET] = "offset", [CLOCK_BOUNDED] = "bounded", NULL};
 static const char *const starts[] = {
     [SNOWFLAKE_START_SPREAD] = "spread", [SNOWFLAKE_START_ZERO] = "zero", NULL};
 
@@ -184,10 +190,12 @@ static const struct option worker_options[] = {
     {.name = "clock-strategy",
      .type = OPTION_CHOICE,
      .offset = FIELD(clock_strategy),
-     .argument = "wait",
+     .argument = "wait|offset|bounded",
      .fallback = "wait",
      .choices = strategies,
-     .help = "What dates the IDs after the clock went back: wait until it has caught up."},
+     .help =
+         "What dates the IDs after the clock went back: wait until it has caught up, or go on by "
+         "a logical offset that is worked off at 1/16 of the speed.  bounded: wait, and serve only while the clock's error is known and small; answers carry the interval.  All are equally unique."},
     {.name = "max-backward-wait",
      .type = OPTION_DURATION,
      .offset = FIELD(max_backward_wait_ms),
@@ -197,6 +205,109 @@ static const struct option worker_options[] = {
      .max = 10000,
      .help = "Steps back up to this are waited out by the caller; larger ones are answered at once "
              "with the time to wait."},
+    {.name = "max-clock-offset",
+     .type = OPTION_DURATION,
+     .offset = FIELD(max_clock_offset_ms),
+     .argument = "DURATION",
+     .fallback = "10s",
+     .min = 0,
+     .max = 60000,
+     .help =
+         "With --clock-strategy=offset: steps back are bridged up to this, so far IDs may be "
+         "ahead of the wall clock, and it takes 16 times as long to work off; beyond, as wait."},
+    {.name = "max-forward-step",
+     .type = OPTION_DURATION,
+     .offset = FIELD(max_forward_step_ms),
+     .argument = "DURATION",
+     .fallback = "1s",
+     .min = 0,
+     .max = 60000,
+     .help = "A step of the clock forward is taken over up to this; a larger one is coasted over, "
+             "as if it had not been, until the coordinator, two peers or an operator confirm it: a "
+             "clock that is wrong must not use up the future."},
+    {.name = "max-alone-step",
+     .type = OPTION_DURATION,
+     .offset = FIELD(max_alone_step_ms),
+     .argument = "DURATION",
+     .fallback = "1m",
+     .min = 0,
+     .max = 3600000,
+     .help = "A worker that is alone in its fleet confirms steps up to this by itself, as nobody "
+             "else can; beyond, snowfleetctl clock accept is needed, or a restart."},
+    {.name = "confirm-interval",
+     .type = OPTION_DURATION,
+     .offset = FIELD(confirm_interval_ms),
+     .given_offset = FIELD(confirm_interval_given),
+     .argument = "DURATION",
+     .fallback = "2s",
+     .min = 250,
+     .max = 60000,
+     .help = "How often up to eight peers are asked for the time while a step waits to be "
+             "confirmed."},
+    {.name = "clock-drift",
+     .type = OPTION_NUMBER,
+     .offset = FIELD(clock_drift_ppm),
+     .argument = "PPM",
+     .fallback = "200",
+     .min = 1,
+     .max = 10000,
+     .help =
+         "How fast the clock may drift while nobody corrects it, in millionths: a bound on its "
+         "error grows by that since it was last told.  Quartz drifts by 100 at most; 200 leaves "
+         "room for heat."},
+    {.name = "chrony-port",
+     .type = OPTION_NUMBER,
+     .offset = FIELD(chrony_port),
+     .argument = "PORT",
+     .fallback = "323",
+     .min = 0,
+     .max = 65535,
+     .help = "Where chronyd answers on 127.0.0.1 (its cmdport): it is asked for the bound on the "
+             "clock's error, and the kernel where it does not answer.  0: it is not asked."},
+    {.name = "max-clock-error",
+     .type = OPTION_DURATION,
+     .offset = FIELD(max_clock_error_ms),
+     .argument = "DURATION",
+     .fallback = "250ms",
+     .min = 1,
+     .max = 4000,
+     .help = "With --clock-strategy=bounded: no IDs while the clock may be further off, or nobody "
+             "knows how far.  A well-kept clock is within 50ms; commit_wait takes about as long as "
+             "the error is large."},
+    {.name = "max-commit-wait",
+     .type = OPTION_DURATION,
+     .offset = FIELD(max_commit_wait_ms),
+     .argument = "DURATION",
+     .fallback = "5s",
+     .min = 1,
+     .max = 8000,
+     .help =
+         "With --clock-strategy=bounded: a request with commit_wait=1 is answered with its IDs "
+         "once their time is certainly past, or with an error after this; below the 10s that any "
+         "answer may take."},
+    {.name = "rotate-above",
+     .type = OPTION_DURATION,
+     .offset = FIELD(rotate_above_ms),
+     .given_offset = FIELD(rotate_above_given),
+     .argument = "DURATION",
+     .fallback = "1s",
+     .min = 10,
+     .max = 3600000,
+     .help =
+         "When the clock was stepped back and has more than this to catch up, the worker takes "
+         "another machine ID, if one is free and the new time is confirmed; less is sooner waited "
+         "out."},
+    {.name = "rotate-interval",
+     .type = OPTION_DURATION,
+     .offset = FIELD(rotate_interval_ms),
+     .given_offset = FIELD(rotate_interval_given),
+     .argument = "DURATION",
+     .fallback = "1m",
+     .min = 1000,
+     .max = 3600000,
+     .help =
+         "At most once in that time, so that a clock that is stepped to and fro uses up no more "
+         "than one machine ID in it."},
     {.name = "sequence-start",
      .type = OPTION_CHOICE,
      .offset = FIELD(sequence_start),
@@ -280,8 +391,9 @@ static enum status refuse_with(const char *name, const char *other, struct error
 
 /* Without etcd there is nothing for these to mean. */
 static enum status check_standalone(const struct values *values, struct error *err) {
-    static const char *const cluster_only[] = {"claim-ahead", "assign-wait", "lease-ttl",
-                                               "keepalive-interval"};
+    static const char *const cluster_only[] = {
+        "claim-ahead",      "assign-wait",  "lease-ttl",      "keepalive-interval",
+        "confirm-interval", "rotate-above", "rotate-interval"};
 
     if (!values->state_file)
         return error_set(err, STATUS_INVALID, "--standalone needs --state-file=FILE");
@@ -364,6 +476,17 @@ static enum status make_config(struct values *values, struct worker_config *conf
         .assign_wait_ms = values->assign_wait_ms,
         .lease_ttl_ms = values->lease_ttl_ms,
         .keepalive_interval_ms = values->keepalive_interval_ms,
+        .clock_limits = {.strategy = (enum clock_strategy)values->clock_strategy,
+                         .max_forward_ns = (int64_t)values->max_forward_step_ms * NS_PER_MS,
+                         .max_offset_ns = (int64_t)values->max_clock_offset_ms * NS_PER_MS,
+                         .max_error_ns = (int64_t)values->max_clock_error_ms * NS_PER_MS,
+                         .drift_ppm = (int64_t)values->clock_drift_ppm},
+        .max_alone_step_ms = values->max_alone_step_ms,
+        .confirm_interval_ms = values->confirm_interval_ms,
+        .max_commit_wait_ms = values->max_commit_wait_ms,
+        .chrony_port = (uint16_t)values->chrony_port,
+        .rotate_above_ms = values->rotate_above_ms,
+        .rotate_interval_ms = values->rotate_interval_ms,
         .max_backward_wait_ms = values->max_backward_wait_ms,
         .drain_timeout_ms = values->drain_timeout_ms,
         .start = (enum snowflake_start)values->sequence_start,

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -162,19 +163,45 @@ static void write_etcd(FILE *out, const struct worker_view *view) {
 }
 
 static void write_clock(FILE *out, const struct report *report) {
-    counter(out, "clock_steps_total", report->view->clock_steps_total, "Steps of the wall clock.");
-    gauge(out, "clock_last_step_seconds", (double)report->view->last_step_ns / 1e9,
+    static const char *const states[] = {"normal", "coasting", "slewing", "behind", "refusing"};
+    const struct view_clock *clock = &report->view->clock;
+    const char *state = report_clock_state(report);
+    double left_s;
+
+    counter(out, "clock_steps_total", clock->steps_total, "Steps of the wall clock.");
+    gauge(out, "clock_last_step_seconds", (double)clock->last_step_ns / 1e9,
           "The last step of the wall clock, positive forward.");
-    if (!report->has_quality)
-        return;
-    gauge(out, "clock_synchronized", report->quality.synchronized,
-          "1 when the kernel says that its clock is synchronised.");
-    gauge(out, "clock_max_error_seconds", (double)report->quality.max_error_ns / 1e9,
-          "The kernel's bound on the error of its clock.");
+    counter(out, "clock_rotations_total", clock->rotations_total,
+            "Machine IDs exchanged for another after a step back.");
+    head(out, "clock_state", "gauge",
+         "1 for the state that the effective clock is in, 0 for the others.");
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        fprintf(out, "snowfleet_clock_state{state=\"%s\"} %d\n", states[i],
+                strcmp(states[i], state) == 0);
+    gauge(out, "clock_effective_minus_wall_seconds",
+          (double)(report->now.effective_ns - report->now.wall_ns) / 1e9,
+          "How far the clock that dates IDs is ahead of the wall clock.");
+    gauge(out, "clock_wants_confirmation", clock->wants_confirmation,
+          "1 while a step waits to be confirmed.");
+    gauge(out, "clock_synchronized", clock->claim.synchronized,
+          "1 when the clock is said to be synchronised.");
+    gauge(out, "clock_error_trusted", clock->claim.trusted,
+          "1 when the bound on the clock's error can be trusted; else there is none.");
+    if (clock->claim.trusted)
+        gauge(out, "clock_max_error_seconds",
+              (double)clock_claim_error_at(&clock->claim, clock->limits.drift_ppm,
+                                           report->now.boot_ns) /
+                  1e9,
+              "The bound on the error of the wall clock.");
+    if (report_lifetime_s(report, &left_s))
+        gauge(out, "epoch_left_seconds", left_s,
+              "How long until the last time that IDs of this epoch can carry.");
 }
 
 char *report_metrics(const struct report *report, size_t *len) {
-    uint64_t wall_ms = report->now.wall_ns > 0 ? (uint64_t)(report->now.wall_ns / NS_PER_MS) : 0;
+    uint64_t wall_ms = report->now.effective_ns > 0
+                           ? (uint64_t)(report->now.effective_ns / NS_PER_MS)
+                           : 0;
     char *text = NULL;
     FILE *out = open_memstream(&text, len);
 

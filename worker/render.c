@@ -14,6 +14,8 @@
 
 #define KIND_HEAD "{\"kind\":\"snowflake\",\"count\":"
 #define CLAIM_HEAD ",\"claim\":\""
+#define INTERVAL_HEAD ",\"interval_ms\":[\""
+#define INTERVAL_TAIL "\"]"
 #define IDS_HEAD ",\"ids\":[\""
 #define IDS_TAIL "\"]}"
 #define BETWEEN "\",\""
@@ -55,9 +57,10 @@ static char *allocate_body(const struct service_ids *ids, size_t between_len, si
 }
 
 char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len) {
-    char *body = allocate_body(ids, strlen(BETWEEN),
-                               sizeof KIND_HEAD CLAIM_HEAD IDS_HEAD IDS_TAIL +
-                                   DECIMAL_U64_MAX_CHARS + HOLD_CLAIM_CHARS + 1);
+    char *body = allocate_body(
+        ids, strlen(BETWEEN),
+        sizeof KIND_HEAD CLAIM_HEAD INTERVAL_HEAD BETWEEN INTERVAL_TAIL IDS_HEAD IDS_TAIL +
+            3 * DECIMAL_U64_MAX_CHARS + HOLD_CLAIM_CHARS + 1);
     char *at = put(body, KIND_HEAD);
 
     assert(ids->have > 0);
@@ -66,6 +69,13 @@ char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len) {
         at = put(at, CLAIM_HEAD);
         at = put(at, ids->claim);
         at = put(at, "\"");
+    }
+    if (ids->bounded) {
+        at = put(at, INTERVAL_HEAD);
+        at += decimal_format(ids->earliest_ms, at);
+        at = put(at, BETWEEN);
+        at += decimal_format(ids->latest_ms, at);
+        at = put(at, INTERVAL_TAIL);
     }
     at = put(at, IDS_HEAD);
     at = put_ids(at, ids, BETWEEN) - strlen(BETWEEN);

@@ -10,7 +10,7 @@
 #define NS_PER_MS INT64_C(1000000)
 
 static uint64_t now_ms(const struct report *report) {
-    return report->now.wall_ns > 0 ? (uint64_t)(report->now.wall_ns / NS_PER_MS) : 0;
+    return report->now.effective_ns > 0 ? (uint64_t)(report->now.effective_ns / NS_PER_MS) : 0;
 }
 
 static uint64_t load(_Atomic uint64_t *gauge) {
@@ -87,19 +87,6 @@ static void put_no_meta(json_t *object, uint64_t epoch_ms) {
     fields_put(object, "reserved", json_array());
 }
 
-static json_t *spell_clock(const struct report *report) {
-    json_t *object = json_object();
-
-    fields_put(object, "wall_ms", fields_from_wide(now_ms(report)));
-    if (report->has_quality) {
-        fields_put(object, "synchronized", json_boolean(report->quality.synchronized));
-        fields_put(object, "max_error_ms", json_real((double)report->quality.max_error_ns / 1e6));
-    }
-    fields_put(object, "steps_total", fields_from_wide(report->view->clock_steps_total));
-    fields_put(object, "last_step_ms", json_real((double)report->view->last_step_ns / 1e6));
-    return object;
-}
-
 static json_t *spell_etcd(const struct worker_view *view) {
     json_t *object = json_object();
 
@@ -134,7 +121,7 @@ char *report_status(const struct report *report, size_t *len) {
         put_no_meta(object, view->standalone_epoch_ms);
     fields_put(object, "window_ms", fields_from_number(view->window_ms));
     fields_put(object, "lease_ttl_s", fields_from_number(view->lease_ttl_s));
-    fields_put(object, "clock", spell_clock(report));
+    fields_put(object, "clock", report_clock_facts(report));
     fields_put(object, "etcd", spell_etcd(view));
     return spell(object, len);
 }
@@ -184,20 +171,4 @@ bool report_live(const struct report *report, struct service_error *err) {
         return false;
     }
     return true;
-}
-
-char *report_clock(const struct report *report, struct instant_ns received, size_t *len) {
-    char *text;
-    int chars = asprintf(&text,
-                         "{\"receive_ns\":\"%" PRId64 "\",\"transmit_ns\":\"%" PRId64
-                         "\",\"boot_ns\":\"%" PRId64 "\",\"max_error_ns\":\"%" PRId64
-                         "\",\"synchronized\":%s,\"source\":\"kernel\"}",
-                         received.wall_ns, report->now.wall_ns, report->now.boot_ns,
-                         report->has_quality ? report->quality.max_error_ns : INT64_MAX,
-                         report->has_quality && report->quality.synchronized ? "true" : "false");
-
-    if (chars < 0)
-        abort();
-    *len = (size_t)chars;
-    return text;
 }

@@ -4,11 +4,12 @@
 #ifndef SNOWFLEET_WORKER_REPORT_H
 #define SNOWFLEET_WORKER_REPORT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/clock.h"
+#include "common/effective_clock.h"
 #include "worker/service.h"
 #include "worker/view.h"
 
@@ -17,9 +18,7 @@ struct report {
     const struct worker_view *view;
     struct loop_gauges *loops; /* of all serving loops */
     size_t n_loops;
-    struct instant_ns now;
-    bool has_quality; /* the kernel told what it thinks of its clock */
-    struct clock_quality quality;
+    struct effective_now now;
 };
 
 /* /v1/status: design.md 7.1. */
@@ -33,7 +32,15 @@ char *report_metrics(const struct report *report, size_t *len);
 /* /livez: does the control loop turn, and every serving loop?  If not, err says which one. */
 bool report_live(const struct report *report, struct service_error *err);
 
-/* /v1/clock: what a probe is told of the physical clock. */
-char *report_clock(const struct report *report, struct instant_ns received, size_t *len);
+/* /v1/clock: what a probe is told of the physical clock; received_wall_ns: when it was asked. */
+char *report_clock(const struct report *report, int64_t received_wall_ns, size_t *len);
+/* The `clock` of /v1/status. */
+json_t *report_clock_facts(const struct report *report);
+/* "normal", "coasting", "slewing", "behind" or "refusing"; and why, "" when normal. */
+const char *report_clock_state(const struct report *report);
+#define REPORT_REASON_MAX 256
+void report_clock_reason(const struct report *report, char *out, size_t size);
+/* Seconds until the last time that IDs can carry, below 0 past it; false: the epoch is not known. */
+bool report_lifetime_s(const struct report *report, double *left_s);
 
 #endif

@@ -21,21 +21,22 @@ void rpc_refuse(struct grpc_call *call, const struct service_error *err) {
 
 static void probe(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
     struct rpc *rpc = arg;
-    struct instant_ns received = clock_now_ns(rpc->config.clock), now;
+    struct effective_now received = clock_board_now(rpc->config.clock_board), now;
     Snowfleet__V1__ProbeResponse response = SNOWFLEET__V1__PROBE_RESPONSE__INIT;
-    struct clock_quality quality;
-    struct error err;
+    const struct clock_claim *claim;
+    struct worker_view view;
     uint8_t *framed;
     size_t framed_len;
 
     (void)bytes, (void)len; /* a message without fields: whatever it holds is unknown */
-    response.max_error_ns = INT64_MAX;
-    if (clock_quality(&quality, &err) == STATUS_OK) {
-        response.max_error_ns = quality.max_error_ns;
-        response.synchronized = quality.synchronized;
-    }
-    response.source = (char *)(uintptr_t) "kernel";
-    now = clock_now_ns(rpc->config.clock);
+    view_read(rpc->config.board, &view);
+    claim = &view.clock.claim;
+    now = clock_board_now(rpc->config.clock_board);
+    response.max_error_ns = claim->trusted ? clock_claim_error_at(
+                                                 claim, view.clock.limits.drift_ppm, now.boot_ns)
+                                           : INT64_MAX;
+    response.synchronized = claim->synchronized;
+    response.source = (char *)(uintptr_t)claim->source;
     response.receive_ns = received.wall_ns;
     response.transmit_ns = now.wall_ns;
     response.boot_ns = now.boot_ns;

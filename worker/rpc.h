@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/grpc_server.h"
 #include "common/tokens.h"
+#include "worker/clock_board.h"
 #include "worker/park.h"
 #include "worker/service.h"
 #include "worker/view.h"
@@ -18,7 +19,8 @@
 struct rpc;
 
 struct rpc_config {
-    const struct clock *clock; /* these outlive it */
+    const struct clock *clock; /* that of clock_board; these outlive it */
+    const struct clock_board *clock_board;
     struct service *service;
     struct park *park;
     struct view_board *board;

@@ -55,6 +55,11 @@ void seek_assigned(struct seek *seek, struct instant now, const struct assign *a
            assign->n_machine_ids * sizeof seek->candidates[0]);
 }
 
+void seek_suggest(struct seek *seek, uint16_t machine_id) {
+    if (seek->n_candidates < RECORD_MACHINES_MAX)
+        seek->candidates[seek->n_candidates++] = machine_id;
+}
+
 static void forget_candidate(struct seek *seek, uint16_t machine_id) {
     for (size_t i = 0; i < seek->n_candidates; i++)
         if (seek->candidates[i] == machine_id) {

@@ -40,6 +40,8 @@ void seek_need(struct seek *seek, struct instant now, unsigned missing);
 void seek_settled(struct seek *seek);
 /* assign/<instance> as it stands; what answers an older attempt is ignored. */
 void seek_assigned(struct seek *seek, struct instant now, const struct assign *assign);
+/* That slot was seen to be free: it is tried before anybody is asked. */
+void seek_suggest(struct seek *seek, uint16_t machine_id);
 /* That slot cannot be had, or was lost: not again in this search. */
 void seek_unusable(struct seek *seek, uint16_t machine_id);
 /* The slot that was tried is being claimed. */

@@ -12,12 +12,17 @@
 
 /* What a refusal advises: about as long as the control thread takes to put things right. */
 #define RETRY_MS 1000
+#define NS_PER_MS UINT64_C(1000000)
 /* A clock that is years off is not put right in a second. */
 #define RETRY_CLOCK_MS 10000
 
 void service_init(struct service *service, uint64_t max_backward_wait_ms,
                   enum snowflake_start start) {
     *service = (struct service){.max_backward_wait_ms = max_backward_wait_ms, .start = start};
+}
+
+void service_tell_clock(struct service *service, const struct service_clock *clock) {
+    service->clock = *clock;
 }
 
 /* A generation of the same chain: only its claim and its limit are new. */
@@ -115,6 +120,17 @@ static enum service_outcome outside_epoch(const struct snowflake *ids, uint64_t 
     return unavailable(err, RETRY_CLOCK_MS);
 }
 
+static enum service_outcome uncertain(const struct service_clock *clock,
+                                      struct service_error *err) {
+    if (clock->knows_error)
+        snprintf(err->message, sizeof err->message,
+                 "the clock may be %.3f ms off, above --max-clock-error of %.3f ms",
+                 (double)clock->error_ns / 1e6, (double)clock->max_error_ns / 1e6);
+    else
+        snprintf(err->message, sizeof err->message, "the clock's error is not known");
+    return unavailable(err, RETRY_MS);
+}
+
 /* The strategy `wait`: small steps back are waited out, larger ones are refused until the clock has
  * caught up. */
 static enum service_outcome clock_behind(const struct service *service, uint64_t now_ms,
@@ -156,6 +172,26 @@ static enum service_outcome judge(const struct service *service, enum status sta
     return SERVICE_WAIT;
 }
 
+static uint64_t whole_ms_up(int64_t ns) {
+    return (uint64_t)ns / NS_PER_MS + ((uint64_t)ns % NS_PER_MS != 0);
+}
+
+/* The last ID has just been taken, in the millisecond now_ms. */
+static void finish(const struct service *service, uint64_t now_ms, struct service_ids *ids) {
+    uint64_t first_ms =
+        snowflake_decode(ids->runs[0].first, service->generation.ids.epoch_ms).timestamp_ms;
+    uint64_t error_ms;
+
+    ids->last_ms = now_ms;
+    ids->bounded = service->clock.bounded;
+    if (!ids->bounded)
+        return;
+    assert(service->clock.knows_error && service->clock.error_ns >= 0);
+    error_ms = whole_ms_up(service->clock.error_ns);
+    ids->earliest_ms = first_ms > error_ms ? first_ms - error_ms : 0;
+    ids->latest_ms = now_ms + 1 + error_ms; /* the millisecond may be nearly over */
+}
+
 enum service_outcome service_take(struct service *service, uint64_t now_ms, struct service_ids *ids,
                                   uint64_t *wait_until_ms, struct service_error *err) {
     struct snowflake_run run;
@@ -164,6 +200,8 @@ enum service_outcome service_take(struct service *service, uint64_t now_ms, stru
     assert(ids->want <= SERVICE_COUNT_MAX && ids->have < ids->want);
     if (!service->serving)
         return no_generation(err);
+    if (service->clock.refuses)
+        return uncertain(&service->clock, err);
     if (strcmp(ids->claim, service->generation.claim) != 0) {
         ids->have = 0;
         ids->n_runs = 0;
@@ -175,8 +213,10 @@ enum service_outcome service_take(struct service *service, uint64_t now_ms, stru
         add_run(ids, run);
         service->issued_total += run.count;
         service->fresh = false;
-        if (ids->have == ids->want)
+        if (ids->have == ids->want) {
+            finish(service, now_ms, ids);
             return SERVICE_DONE;
+        }
         status = STATUS_BUSY; /* it gave all that this millisecond had */
     }
     return judge(service, status, now_ms, wait_until_ms, err);
@@ -190,6 +230,10 @@ bool service_ready(const struct service *service, uint64_t now_ms, struct servic
 
     if (!service->serving) {
         no_generation(err);
+        return false;
+    }
+    if (service->clock.refuses) {
+        uncertain(&service->clock, err);
         return false;
     }
     status = snowflake_take(&probe, now_ms, 1, &run);

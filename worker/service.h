@@ -15,6 +15,14 @@
 
 #define SERVICE_COUNT_MAX 10000u /* IDs in one request; in gRPC it also stays below 4 MiB */
 
+/* What the clock strategy has to say before an ID is issued.  Zeroed, it has nothing to say. */
+struct service_clock {
+    bool bounded; /* the time is an interval: error_ns to either side, when that is known */
+    bool refuses; /* the error is not known, or above max_error_ns */
+    bool knows_error;
+    int64_t error_ns, max_error_ns;
+};
+
 /* What one serving loop issues from.  serving is false until the first generation is installed,
  * after it was dropped (LOST) and once it is closed (RELEASE): a closed one never reopens. */
 struct service {
@@ -24,10 +32,14 @@ struct service {
     uint64_t max_backward_wait_ms; /* --max-backward-wait: smaller steps back are waited out */
     enum snowflake_start start;
     uint64_t issued_total;
+    struct service_clock clock; /* as last told */
 };
 
 void service_init(struct service *service, uint64_t max_backward_wait_ms,
                   enum snowflake_start start);
+
+/* To be told whenever the loop has read the clock. */
+void service_tell_clock(struct service *service, const struct service_clock *clock);
 
 /* The three orders of the control thread (hold.h).  Continuing a chain keeps the (timestamp,
  * sequence) that stands at this moment; a fresh generation starts above used_up_ms. */
@@ -47,6 +59,11 @@ struct service_ids {
     struct snowflake_run *runs; /* allocated; in the order of issue */
     size_t n_runs, room;
     char claim[HOLD_CLAIM_CHARS + 1]; /* of the generation that all its IDs come from */
+    /* Once have == want: the timestamp of the last ID, Unix ms.  Where the strategy is `bounded`, true
+     * time was within earliest_ms..latest_ms while they were issued. */
+    uint64_t last_ms;
+    bool bounded;
+    uint64_t earliest_ms, latest_ms;
 };
 /* runs grows as needed; releases it. */
 void service_ids_free(struct service_ids *ids);

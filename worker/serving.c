@@ -101,6 +101,8 @@ static void on_publish(uv_prepare_t *handle) {
                               ? serving->service.generation.ids.limit_ms
                               : 0,
                           memory_order_release);
+    store(&gauges->newest_ms,
+          serving->service.serving ? serving->service.generation.ids.last_wall_ms : 0);
     store(&gauges->issued_total, serving->service.issued_total);
     store(&gauges->parked, park_waiting(serving->park));
     store(&gauges->http_connections, stats.connections);
@@ -127,7 +129,7 @@ static void on_tick(uv_timer_t *timer) {
     struct instant now = clock_now(&serving->config.clock);
 
     store(&serving->config.gauges->turned_boot_ms, now.boot_ms);
-    /* A clock that was bent (in tests) does not cancel the timer that they wait for. */
+    park_clock_moved(serving->park); /* should it ever come unnoticed */
     park_serve(serving->park, now.wall_ms);
     look(serving);
 }
@@ -198,6 +200,7 @@ static void carry_out(struct serving *serving, const struct serving_order *order
     case SERVING_RAISE: service_raise(&serving->service, order->claim, order->limit_ms); break;
     case SERVING_TOKENS: set_tokens(serving, order->tokens); break;
     case SERVING_DROP: service_drop(&serving->service); break;
+    case SERVING_CLOCK: park_clock_moved(serving->park); break;
     case SERVING_CLOSE:
         serving->config.closed(serving->config.arg, service_close(&serving->service));
         break;
@@ -274,6 +277,7 @@ static enum status start_rpc(struct serving *serving, struct error *err) {
     const struct serving_config *config = &serving->config;
     const struct rpc_config rpc = {
         .clock = &config->clock,
+        .clock_board = config->clock_board,
         .service = &serving->service,
         .park = serving->park,
         .board = config->board,
@@ -338,12 +342,12 @@ static enum status start_parts(struct serving *serving, struct error *err) {
     };
 
     service_init(&serving->service, config->max_backward_wait_ms, config->start);
-    if (park_new(&serving->loop, &config->clock, &serving->service, &serving->park, err) !=
-        STATUS_OK)
+    if (park_new(&serving->loop, config->clock_board, &serving->service, config->max_commit_wait_ms,
+                 &serving->park, err) != STATUS_OK)
         return err->status;
     start_lending(serving);
     serving->api = (struct api){
-        .clock = &config->clock,
+        .clock_board = config->clock_board,
         .service = &serving->service,
         .park = serving->park,
         .board = config->board,

@@ -13,13 +13,15 @@
 #include "common/snowflake.h"
 #include "common/status.h"
 #include "common/tokens.h"
+#include "worker/clock_board.h"
 #include "worker/view.h"
 
 struct serving;
 
 struct serving_config {
-    struct clock clock;
-    int http_fd;                    /* a listening socket, shared by all serving threads */
+    struct clock clock;              /* that of clock_board */
+    struct clock_board *clock_board; /* outlives the thread */
+    int http_fd;                     /* a listening socket, shared by all serving threads */
     int grpc_fd, unix_fd;           /* the same for gRPC, over TCP and on a Unix socket; -1: none */
     struct grpc_tls *grpc_tls;      /* for TCP; NULL: none.  The loop takes a count of its own */
     uint64_t max_connection_age_ms; /* of gRPC; 0: no limit */
@@ -27,6 +29,7 @@ struct serving_config {
     uint64_t request_timeout_ms;    /* of a whole HTTP request, and of a whole answer; 0: 10 s */
     uint64_t idle_timeout_ms;       /* of a kept-alive HTTP connection; 0: 75 s */
     uint64_t max_backward_wait_ms;
+    uint64_t max_commit_wait_ms; /* 0: nobody is let wait */
     enum snowflake_start start;
     const struct tokens *tokens;    /* those that clients need, copied; NULL: none is needed */
     struct view_board *board;       /* outlives the thread */
@@ -50,6 +53,7 @@ enum serving_order_kind {
     SERVING_TOKENS,
     SERVING_TLS,
     SERVING_DROP,
+    SERVING_CLOCK, /* the effective clock was moved: look whether parked callers can be served */
     SERVING_CLOSE, /* close the generation and call closed() with its last */
     SERVING_DRAIN  /* not ready; "Connection: close" on every answer */
 };

@@ -12,7 +12,9 @@
 
 #include "common/grpc_message.h"
 #include "common/hold.h"
+#include "common/effective_clock.h"
 #include "common/records.h"
+#include "worker/clock_claim.h"
 
 enum worker_state {
     WORKER_STARTING, /* not yet heard of etcd, when there is one */
@@ -32,6 +34,7 @@ struct loop_gauges {
     _Atomic uint64_t turned_boot_ms; /* when the loop last turned */
     _Atomic uint64_t limit_ms;       /* it may issue up to then; 0: it has no generation */
     _Atomic uint64_t last_issued_ms; /* Unix ms of the newest ID; 0: none */
+    _Atomic uint64_t newest_ms; /* of the present generation: IDs come above it; 0: there is none */
     _Atomic uint64_t issued_total;
     _Atomic uint64_t parked; /* callers that wait for the next millisecond */
     _Atomic uint64_t http_connections;
@@ -58,6 +61,19 @@ struct view_machine {
     struct loop_gauges *gauges; /* of the loop that owns it */
 };
 
+/* The effective clock, but for what shows at the moment of asking (clock_board.h). */
+struct view_clock {
+    struct effective_limits limits;
+    uint64_t max_alone_step_ms;
+    struct clock_claim claim;
+    uint64_t steps_total;
+    int64_t last_step_ns;
+    uint64_t rotations_total;
+    bool wants_confirmation; /* of the coordinator, peers or an operator */
+    bool alone;              /* no other worker is registered, as far as was asked */
+    unsigned agree;          /* peers that confirm it so far */
+};
+
 struct worker_view {
     enum worker_state state;
     char reason[256]; /* why not SERVING, for people; "" when it serves */
@@ -77,8 +93,7 @@ struct worker_view {
     char etcd_endpoint[256];
     char etcd_error[256]; /* "" when the last request was answered */
     uint64_t etcd_requests_total, etcd_failures_total, etcd_unknown_total;
-    uint64_t clock_steps_total;
-    int64_t last_step_ns;
+    struct view_clock clock;
     uint64_t published_boot_ms; /* set by view_publish: the control loop turned then */
 };
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "common/http_server.h"
@@ -18,6 +17,7 @@ static void free_holders(struct worker *worker) {
         keeper_free(worker->slots[i].keeper);
     }
     registration_free(worker->registration);
+    peers_free(worker->timing.asker);
 }
 
 static void close_handle(uv_handle_t *handle) {
@@ -35,16 +35,26 @@ static void close_handles(void *arg) {
     close_handle((uv_handle_t *)&worker->on_term);
     close_handle((uv_handle_t *)&worker->on_int);
     close_handle((uv_handle_t *)&worker->closed_async);
-    if (worker->step_fd >= 0)
-        close_handle((uv_handle_t *)&worker->step_poll);
+    time_daemon_close(worker->timing.daemon);
+    if (worker->timing.set_fd >= 0)
+        close_handle((uv_handle_t *)&worker->timing.set_poll);
+}
+
+static void close_client(void *arg) {
+    struct worker *worker = arg;
+
+    if (worker->timing.client)
+        http_client_close(worker->timing.client, close_handles, worker);
+    else
+        close_handles(worker);
 }
 
 /* Everything on the loop, so that it ends. */
 static void close_all(struct worker *worker) {
     if (worker->etcd_http)
-        etcd_http_close(worker->etcd_http, close_handles, worker);
+        etcd_http_close(worker->etcd_http, close_client, worker);
     else
-        close_handles(worker);
+        close_client(worker);
 }
 
 static bool all_gone(const struct worker *worker) {
@@ -183,21 +193,6 @@ void worker_changed(void *arg) {
         uv_timer_start(&worker->review, on_review, 0, 0);
 }
 
-static void look_for_step(struct worker *worker) {
-    int64_t step_ns = clock_watch_step(&worker->clock_watch, clock_now_ns(&worker->config->clock));
-
-    if (step_ns == 0)
-        return;
-    worker->clock_steps_total++;
-    worker->last_step_ns = step_ns;
-    log_warn("clock", "the wall clock was stepped", LOG_INT("step_ms", step_ns / 1000000));
-    for (size_t i = 0; i < worker->n_slots; i++)
-        if (worker->slots[i].keeper)
-            keeper_kick(worker->slots[i].keeper);
-        else
-            holder_kick(worker->slots[i].holder);
-}
-
 static bool serves(const struct worker *worker) {
     struct instant now = worker_now(worker);
 
@@ -230,29 +225,12 @@ static void on_tick(uv_timer_t *timer) {
 
     if (loops_turn(worker, now))
         supervisor_alive(now.boot_ms);
-    look_for_step(worker);
+    worker_tick_clock(worker);
     worker_look_at_tokens(worker, now);
     worker_look_at_tls(worker, now);
     if (worker->etcd_http && !worker->polling && now.boot_ms - worker->polled_boot_ms >= period_ms)
         worker_poll_etcd(worker, now);
     review(worker);
-}
-
-/* A timer of the far future that the kernel cancels when somebody sets the clock. */
-static void arm_step_timer(struct worker *worker) {
-    struct itimerspec far = {.it_value = {.tv_sec = INT32_MAX}};
-
-    timerfd_settime(worker->step_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL);
-}
-
-static void on_step(uv_poll_t *poll, int status, int events) {
-    struct worker *worker = poll->data;
-    uint64_t expirations;
-
-    (void)status, (void)events;
-    if (read(worker->step_fd, &expirations, sizeof expirations) < 0 && errno == ECANCELED)
-        look_for_step(worker);
-    arm_step_timer(worker);
 }
 
 /* On the serving thread. */
@@ -355,7 +333,7 @@ static struct holder *start_holder(struct worker_slot *slot) {
     const struct worker_config *config = worker->config;
     const struct holder_config holder = {
         .loop = &worker->loop,
-        .clock = config->clock,
+        .clock = worker->timing.clock,
         .etcd = worker->etcd,
         .hold = {.keys = &worker->keys,
                  .self = &worker->self,
@@ -378,7 +356,7 @@ static struct keeper *start_keeper(struct worker_slot *slot) {
     struct worker *worker = slot->worker;
     const struct worker_config *config = worker->config;
     const struct keeper_config keeper = {.loop = &worker->loop,
-                                         .clock = config->clock,
+                                         .clock = worker->timing.clock,
                                          .file = worker->state_file,
                                          .record = &worker->state,
                                          .host = worker->host,
@@ -401,7 +379,8 @@ static struct serving *find_loop(void *arg, size_t i) {
 static enum status start_slot(struct worker *worker, int http_fd, struct error *err) {
     const struct worker_config *config = worker->config;
     struct worker_slot *slot = &worker->slots[worker->n_slots];
-    struct serving_config serving = {.clock = config->clock,
+    struct serving_config serving = {.clock = worker->timing.clock,
+                                     .clock_board = &worker->timing.board,
                                      .http_fd = http_fd,
                                      .grpc_fd = worker->grpc_fd,
                                      .unix_fd = worker->unix_fd,
@@ -409,6 +388,7 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
                                      .max_connection_age_ms = config->max_connection_age_ms,
                                      .max_connections = config->max_connections,
                                      .max_backward_wait_ms = config->max_backward_wait_ms,
+                                     .max_commit_wait_ms = config->max_commit_wait_ms,
                                      .start = config->start,
                                      .tokens = worker->tokens ? token_file_tokens(worker->tokens)
                                                               : NULL,
@@ -446,20 +426,8 @@ static void init_handles(struct worker *worker) {
     uv_signal_start(&worker->on_int, on_signal, SIGINT);
 }
 
-static enum status watch_clock(struct worker *worker, struct error *err) {
-    worker->step_fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (worker->step_fd < 0)
-        return error_set(err, STATUS_SYSTEM, "timerfd: %s", strerror(errno));
-    arm_step_timer(worker);
-    uv_poll_init(&worker->loop, &worker->step_poll, worker->step_fd);
-    worker->step_poll.data = worker;
-    uv_poll_start(&worker->step_poll, UV_READABLE, on_step);
-    look_for_step(worker);
-    return STATUS_OK;
-}
-
 static enum status start(struct worker *worker, int http_fd, struct error *err) {
-    if (watch_clock(worker, err) != STATUS_OK)
+    if (worker_watch_clock(worker, err) != STATUS_OK)
         return err->status;
     while (worker->n_slots < worker->config->machine_ids)
         if (start_slot(worker, http_fd, err) != STATUS_OK)
@@ -480,7 +448,7 @@ static enum status open_etcd(struct worker *worker, struct error *err) {
     if (etcd_http_new(&worker->loop, &config->etcd, &worker->etcd_http, err) != STATUS_OK)
         return err->status;
     worker->etcd = etcd_http_interface(worker->etcd_http);
-    return STATUS_OK;
+    return worker_open_peers(worker, err);
 }
 
 enum status worker_run(const struct worker_config *config, struct error *err) {
@@ -492,7 +460,8 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     if (!worker)
         abort();
     worker->config = config;
-    worker->step_fd = worker->grpc_fd = worker->unix_fd = -1;
+    worker->grpc_fd = worker->unix_fd = -1;
+    worker_init_clock(worker);
     uv_loop_init(&worker->loop);
     view_board_init(&worker->board);
     pthread_mutex_init(&worker->closed_mutex, NULL);
@@ -541,8 +510,8 @@ out:
     if (http_fd >= 0)
         close(http_fd);
     worker_close_grpc(worker);
-    if (worker->step_fd >= 0)
-        close(worker->step_fd);
+    if (worker->timing.set_fd >= 0)
+        close(worker->timing.set_fd);
     uv_loop_close(&worker->loop);
     evidence_free(worker->evidence);
     state_file_close(worker->state_file);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/clock.h"
+#include "common/effective_clock.h"
 #include "common/etcd_http.h"
 #include "common/snowflake.h"
 #include "common/status.h"
@@ -29,6 +30,14 @@ struct worker_config {
     const char *state_file;     /* NULL: none, unless standalone */
     uint64_t window_ms, claim_ahead_ms, assign_wait_ms;
     uint64_t lease_ttl_ms, keepalive_interval_ms;
+    struct effective_limits clock_limits;
+    uint64_t
+        max_commit_wait_ms; /* with strategy bounded: no caller waits longer for its IDs to be past */
+    uint64_t max_alone_step_ms;   /* a worker alone in its fleet confirms this much by itself */
+    uint64_t confirm_interval_ms; /* how often peers are asked about a step */
+    uint16_t chrony_port;         /* on 127.0.0.1; 0: chronyd is not asked */
+    uint64_t rotate_above_ms;     /* a clock that is further behind: another machine ID ... */
+    uint64_t rotate_interval_ms;  /* ... at most once in that time */
     uint64_t max_backward_wait_ms, drain_timeout_ms;
     enum snowflake_start start;
     unsigned max_connections;       /* of each serving loop, for HTTP, and as many for gRPC */

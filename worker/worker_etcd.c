@@ -117,7 +117,7 @@ void worker_start_etcd(struct worker *worker) {
     const struct worker_config *config = worker->config;
     const struct registration_config registration = {
         .loop = &worker->loop,
-        .clock = config->clock,
+        .clock = worker->timing.clock,
         .etcd = worker->etcd,
         .keys = &worker->keys,
         .instance = worker->self.instance,

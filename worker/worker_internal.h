@@ -1,9 +1,11 @@
 /* worker_internal.h - what the files of the control thread share; nobody else includes it.
  *
  *   worker.c         start, watch on the clock, drain, end
+ *   worker_clock.c   the effective clock: looks at the physical one, judges, has steps confirmed
  *   worker_etcd.c    what etcd tells: the watch, and polls beside it
  *   worker_history.c whether etcd's history went back
  *   worker_grpc.c    gRPC: listeners, TLS and its changes
+ *   worker_rotate.c  another machine ID after a large step back
  *   worker_slots.c   finding slots for the holders: the talk with the leader, or choosing alone
  *   worker_state.c   the state file: its opening, and what is noted in it
  *   worker_tokens.c  the file of tokens that clients need: its opening, and its changes
@@ -22,12 +24,16 @@
 #include "common/registry.h"
 #include "common/state_file.h"
 #include "common/token_file.h"
+#include "worker/clock_board.h"
+#include "worker/clock_claim.h"
 #include "worker/evidence.h"
 #include "worker/holder.h"
 #include "worker/keeper.h"
+#include "worker/peers.h"
 #include "worker/registration.h"
 #include "worker/seek.h"
 #include "worker/serving.h"
+#include "worker/time_daemon.h"
 #include "worker/view.h"
 #include "worker/worker.h"
 
@@ -61,6 +67,39 @@ enum worker_drain {
     WORKER_DRAIN_RELEASE,  /* giving the machine IDs back */
     WORKER_DRAIN_LEAVE,    /* and the leases */
     WORKER_DRAIN_ENDING    /* closing everything */
+};
+
+/* The effective clock, and what is done to have a step confirmed. */
+struct worker_clock {
+    struct effective_clock effective;
+    struct clock_board board;   /* the same, for all threads ... */
+    struct clock clock;         /* ... and for those who need no more than the time */
+    struct time_daemon *daemon; /* NULL until the clock is watched */
+    struct clock_claim claim;
+    int set_fd; /* -1: not made, and set_poll neither */
+    uv_poll_t set_poll;
+
+    uint64_t order_until_ms; /* assign/<instance>: clock_ok_until_ms, 0 none ... */
+    int64_t order_boot_ns;   /* ... and when that value was first seen */
+    struct http_client *client;
+    struct peers *asker;      /* NULL: standalone */
+    uint64_t asked_steps;     /* steps_total when peers were last asked ... */
+    uint64_t asked_boot_ms;   /* ... and when */
+    uint64_t confirmed_steps; /* steps_total when the last step was confirmed */
+    bool peers_known;         /* and they have answered that */
+    struct peers_answer peers;
+    bool warned_of_end;
+};
+
+/* Another machine ID when the clock went back too far to wait. */
+struct worker_rotation {
+    bool went_back; /* by a step, and not caught up since */
+    bool reading;   /* what is free */
+    uint64_t retry_boot_ms;
+    uint64_t last_boot_ms;                   /* of the last one; 0: none so far */
+    uint16_t suggested[RECORD_MACHINES_MAX]; /* seen to be free, for the slots that were given up */
+    size_t n_suggested;
+    uint64_t total;
 };
 
 struct worker {
@@ -114,11 +153,8 @@ struct worker {
     uv_signal_t on_term, on_int;
     uv_async_t closed_async;
     pthread_mutex_t closed_mutex;
-    uv_poll_t step_poll;
-    int step_fd; /* -1: not made, and step_poll neither */
-    struct clock_watch clock_watch;
-    uint64_t clock_steps_total;
-    int64_t last_step_ns;
+    struct worker_clock timing;
+    struct worker_rotation rotation;
     uint64_t polled_boot_ms;
     bool polling;
     struct history_mark polling_mark;
@@ -128,8 +164,9 @@ struct worker {
     struct error failure; /* what it ends with; STATUS_OK when all is well */
 };
 
+/* By the effective clock. */
 static inline struct instant worker_now(const struct worker *worker) {
-    return clock_now(&worker->config->clock);
+    return clock_now(&worker->timing.clock);
 }
 
 static inline void worker_slot_look(const struct worker_slot *slot, struct hold_view *view) {
@@ -144,6 +181,19 @@ void worker_changed(void *worker);
 /* Ends in good order: requests, machine IDs, leases.  Once begun it goes on whatever else comes. */
 void worker_start_drain(struct worker *worker, const char *why);
 
+/* ---- worker_clock.c ---- */
+void worker_init_clock(struct worker *worker);
+enum status worker_watch_clock(struct worker *worker, struct error *err);
+/* With etcd: who may be asked about the time. */
+enum status worker_open_peers(struct worker *worker, struct error *err);
+void worker_authorize_peers(struct worker *worker);
+void worker_tick_clock(struct worker *worker);
+/* assign/<instance> says that the clock is right; 0: no such order. */
+void worker_clock_ordered(struct worker *worker, uint64_t until_ms);
+bool worker_clock_wants_confirmation(const struct worker *worker);
+/* false: not known yet. */
+bool worker_epoch(const struct worker *worker, uint64_t *epoch_ms);
+
 /* ---- worker_etcd.c ---- */
 /* meta, ceil or assign/<instance> as read or watched; value NULL: the key is gone. */
 void worker_key(struct worker *worker, const char *key, const char *value, size_t len);
@@ -155,6 +205,7 @@ void worker_start_etcd(struct worker *worker);
 void worker_history_meta(struct worker *worker, bool knew_meta);
 /* Sends a fence when one is due. */
 void worker_look_at_history(struct worker *worker, struct instant now);
+
 /* ---- worker_grpc.c ---- */
 /* Listens where the options say, if anywhere. */
 enum status worker_open_grpc(struct worker *worker, struct error *err);
@@ -162,6 +213,16 @@ void worker_tell_grpc(const struct worker *worker);
 /* Tells the serving loops when the files of TLS have changed. */
 void worker_look_at_tls(struct worker *worker, struct instant now);
 void worker_close_grpc(struct worker *worker);
+
+/* ---- worker_rotate.c ---- */
+/* Is the clock behind what some machine ID has issued? */
+bool worker_is_behind(const struct worker *worker);
+/* Is some machine ID too far ahead of a clock that was stepped back? */
+bool worker_must_rotate(const struct worker *worker);
+/* The new time is confirmed: looks for free slots, and gives up what is ahead for them. */
+void worker_rotate(struct worker *worker);
+/* What was found goes to the search. */
+void worker_suggest_slots(struct worker *worker);
 
 /* ---- worker_slots.c ---- */
 void worker_search(struct worker *worker);

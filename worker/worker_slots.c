@@ -34,8 +34,7 @@ static size_t wanted_ids(const struct worker *worker, uint16_t wanted[RECORD_MAC
 
 char *worker_node_text(const struct worker *worker) {
     struct node node = {.attempt = worker->seek.attempt, .missing = worker->seek.missing};
-    struct clock_quality quality = {0};
-    struct error ignored;
+    const struct clock_claim *claim = &worker->timing.claim;
     char *text;
 
     memcpy(node.identity, worker->self.identity, sizeof node.identity);
@@ -52,12 +51,11 @@ char *worker_node_text(const struct worker *worker) {
     for (unsigned id = 0; id < MACHINE_IDS && node.n_refused < RECORD_MACHINES_MAX; id++)
         if (worker->seek.refused[id])
             node.refused[node.n_refused++] = (uint16_t)id;
-    if (clock_quality(&quality, &ignored) == STATUS_OK) {
-        node.synchronized = quality.synchronized;
-        node.knows_error = true;
-        /* In steps of 100 ms: the bound grows all the time, the record need not. */
-        node.max_error_ns = (uint64_t)quality.max_error_ns / 100000000 * 100000000;
-    }
+    node.synchronized = claim->synchronized;
+    node.knows_error = claim->trusted;
+    /* In steps of 100 ms: the bound grows all the time, the record need not. */
+    node.max_error_ns = (uint64_t)claim->max_error_ns / 100000000 * 100000000;
+    node.clock_unconfirmed = worker_clock_wants_confirmation(worker);
     text = node_format(&node);
     if (!text)
         abort();
@@ -198,6 +196,8 @@ void worker_search(struct worker *worker) {
         claiming += view.phase == HOLD_CLAIMING;
     }
     seek_need(&worker->seek, now, missing);
+    if (missing > 0)
+        worker_suggest_slots(worker);
     if (missing == 0 && claiming == 0)
         seek_settled(&worker->seek);
     if (missing == 0 || worker->reading)
@@ -220,6 +220,7 @@ void worker_assigned(struct worker *worker, const char *value, size_t len) {
         return;
     }
     seek_assigned(&worker->seek, worker_now(worker), &assign);
+    worker_clock_ordered(worker, assign.clock_ok_until_ms);
     if (assign.drain)
         worker_start_drain(worker, "ordered by snowfleetctl release");
     for (size_t i = 0; i < assign.n_give_up; i++)

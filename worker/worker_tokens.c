@@ -13,6 +13,7 @@ enum status worker_open_tokens(struct worker *worker, struct error *err) {
 void worker_look_at_tokens(struct worker *worker, struct instant now) {
     if (!worker->tokens || !token_file_look(worker->tokens, now.boot_ms))
         return;
+    worker_authorize_peers(worker);
     for (size_t i = 0; i < worker->n_slots; i++) {
         struct serving_order order = {.kind = SERVING_TOKENS,
                                       .tokens = allocate(1, sizeof *order.tokens)};

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/decimal.h"
 #include "common/supervisor.h"
 
 /* Why a machine ID does not serve, for people. */
@@ -62,17 +63,48 @@ static void look_at_etcd(const struct worker *worker, struct worker_view *view) 
         snprintf(view->etcd_error, sizeof view->etcd_error, "%s", stats->last_error.message);
 }
 
+static void look_at_clock(const struct worker *worker, struct view_clock *view) {
+    const struct worker_clock *timing = &worker->timing;
+
+    *view = (struct view_clock){
+        .limits = worker->config->clock_limits,
+        .max_alone_step_ms = worker->config->max_alone_step_ms,
+        .claim = timing->claim,
+        .steps_total = timing->effective.steps_total,
+        .last_step_ns = timing->effective.last_step_ns,
+        .rotations_total = worker->rotation.total,
+        .wants_confirmation = worker_clock_wants_confirmation(worker),
+        .alone = worker->config->standalone || (timing->peers_known && timing->peers.others == 0),
+        .agree = timing->peers_known ? (unsigned)timing->peers.agree : 0,
+    };
+}
+
+/* A time that no ID can carry is the cause of everything else. */
+static bool outside_epoch(const struct worker *worker, uint64_t now_ms, char *out, size_t size) {
+    uint64_t epoch_ms;
+    char now[32], bound[32];
+
+    if (!worker_epoch(worker, &epoch_ms) ||
+        (now_ms >= epoch_ms && now_ms <= snowflake_end_ms(epoch_ms)))
+        return false;
+    time_format(now_ms, now);
+    time_format(now_ms < epoch_ms ? epoch_ms : snowflake_end_ms(epoch_ms), bound);
+    snprintf(out, size, "the clock says %s, which is %s %s", now,
+             now_ms < epoch_ms ? "before the epoch," : "past the last time that IDs can carry,",
+             bound);
+    return true;
+}
+
 void worker_publish(struct worker *worker) {
     const struct worker_config *config = worker->config;
     struct instant now = worker_now(worker);
     struct worker_view view = {.window_ms = config->window_ms,
                                .standalone = config->standalone,
-                               .n_machines = worker->n_slots,
-                               .clock_steps_total = worker->clock_steps_total,
-                               .last_step_ns = worker->last_step_ns};
+                               .n_machines = worker->n_slots};
 
     memcpy(view.instance, worker->self.instance, sizeof view.instance);
     memcpy(view.identity, worker->self.identity, sizeof view.identity);
+    look_at_clock(worker, &view.clock);
     if (config->standalone)
         view.standalone_epoch_ms = worker->state.epoch_ms;
     else
@@ -97,6 +129,8 @@ void worker_publish(struct worker *worker) {
         snprintf(view.reason, sizeof view.reason, "%.250s", worker->failure.message);
     else if (worker->drain != WORKER_RUNNING)
         snprintf(view.reason, sizeof view.reason, "draining");
+    else
+        outside_epoch(worker, now.wall_ms, view.reason, sizeof view.reason);
     view.state = base_state(worker, &view);
     worker_note_evidence(worker, &view);
     view_publish(&worker->board, &view, now.boot_ms);

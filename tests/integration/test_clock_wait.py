@@ -1,34 +1,13 @@
 """Clock strategy wait, on a bent clock: nothing twice, whatever the clock does."""
 
-import struct
 import time
 
 import lib
 import load
+from clock_page import Clock
 
 TIMES = ["--window=4s", "--lease-ttl=2s", "--keepalive-interval=500ms", "--assign-wait=0s"]
 END_MS = load.EPOCH_MS + 2**41 - 1
-
-
-class Clock:
-    """The page of common/clock.h."""
-
-    def __init__(self, fleet):
-        self.path = fleet.folder / "clock"
-        self.path.write_bytes(bytes(40))
-        self.sequence = 0
-        self.set(0)
-
-    def set(self, offset_s):
-        with open(self.path, "r+b") as file:
-            def write(offset, value):
-                file.seek(offset)
-                file.write(struct.pack("=q", value))
-                file.flush()
-            write(0, self.sequence + 1)
-            write(8, int(offset_s * 1e9))
-            self.sequence += 2
-            write(0, self.sequence)
 
 
 def metric(worker, name):

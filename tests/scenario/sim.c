@@ -491,6 +491,24 @@ static void node_random(void *arg, void *bytes, size_t n) {
 }
 
 /* Every seed has a mix of its own: few faults often, or many of all kinds. */
+/* A third of the schedules lets every step through, which is the worst that can happen. */
+static void choose_clock(struct sim_stage *stage) {
+    static const int64_t forward_ms[] = {0, 5, 50, 1000};
+    struct fake_world *world = &stage->world;
+
+    stage->clock_limits = (struct effective_limits){
+        .strategy = (enum clock_strategy)fake_below(world, 3),
+        .max_forward_ns = forward_ms[fake_below(world, 4)] * 1000000,
+        .max_offset_ns = (int64_t)fake_below(world, 2000) * 1000000,
+        .max_error_ns = 10000000,
+        .drift_ppm = 200,
+    };
+    stage->confirmed = fake_chance(world, 500) ? 800 : 0;
+    if (fake_chance(world, 333))
+        stage->clock_limits = (struct effective_limits){.strategy = CLOCK_WAIT,
+                                                        .max_forward_ns = INT64_MAX / 2};
+}
+
 static void choose_mix(struct sim *sim) {
     static const uint64_t windows_ms[] = {20, 50, 100, 200};
     struct sim_stage *stage = &sim->stage;
@@ -519,6 +537,7 @@ static void choose_mix(struct sim *sim) {
     };
     stage->start = fake_chance(world, 800) ? SNOWFLAKE_START_ZERO : SNOWFLAKE_START_SPREAD;
     stage->max_backward_wait_ms = 10;
+    choose_clock(stage);
     stage->slow_order = some_chance(world, 200);
     stage->slow_order_us = fake_between(world, sim->window_us / 4, 2 * sim->window_us);
     stage->burst = some_chance(world, 100);
@@ -592,6 +611,7 @@ static void calm_down(struct sim *sim) {
     stage->link = (struct fake_link){
         .timeout_us = stage->link.timeout_us, .delay_min_us = 50, .delay_max_us = 200};
     stage->slow_order = stage->any_offer = 0;
+    stage->certain = true;
     stage->request_every_us = sim->window_us / 4;
     fake_etcd_outage(stage->etcd, 0);
     fake_etcd_no_space(stage->etcd, false);
@@ -620,6 +640,7 @@ static void calm_down(struct sim *sim) {
         fake_clock_step(&node->clock, (int64_t)(latest_ms - fake_clock_now(&node->clock).wall_ms));
         if (node->alive) {
             sim_node_pause(node, world->now_us);
+            sim_node_accept_clock(node);
             sim_node_clock_changed(node);
         }
     }

@@ -9,6 +9,7 @@
 #include "common/records.h"
 #include "common/snowflake.h"
 
+#define NS_PER_MS INT64_C(1000000)
 #define REQUEST_TRIES_MAX 20 /* then the client has gone */
 
 static void pump(struct sim_node *node);
@@ -106,8 +107,48 @@ static void after(struct sim_node *node, uint64_t us, fake_event_fn *fn) {
     fake_world_at(&node->stage->world, node->stage->world.now_us + us, fn, node, node->life);
 }
 
+/* ---- the effective clock ---- */
+
+static struct instant_ns physical(const struct sim_node *node) {
+    struct instant now = fake_clock_now(&node->clock);
+
+    return (struct instant_ns){.wall_ns = (int64_t)now.wall_ms * NS_PER_MS,
+                               .boot_ns = (int64_t)now.boot_ms * NS_PER_MS};
+}
+
+/* As any thread sees it, whether or not the control thread has looked since a step. */
+static struct effective_now effective_of(const struct sim_node *node) {
+    return effective_clock_at(&node->effective, physical(node));
+}
+
 static struct instant now_of(const struct sim_node *node) {
-    return fake_clock_now(&node->clock);
+    struct effective_now now = effective_of(node);
+
+    return (struct instant){.wall_ms = (uint64_t)(now.effective_ns / NS_PER_MS),
+                            .boot_ms = (uint64_t)(now.boot_ns / NS_PER_MS)};
+}
+
+/* The first true time at which the effective clock reads that much, if it goes on as it does. */
+static uint64_t when_effective(const struct sim_node *node, uint64_t effective_ms) {
+    struct effective_clock then = node->effective;
+    int64_t boot_ns;
+
+    effective_clock_look(&then, physical(node));
+    boot_ns = effective_clock_when(&then, (int64_t)effective_ms * NS_PER_MS);
+    return fake_clock_when_boot(
+        &node->clock, boot_ns > 0 ? (uint64_t)((boot_ns + NS_PER_MS - 1) / NS_PER_MS) : 0);
+}
+
+/* The control thread looks.  How good its clock is it hears from elsewhere, or not. */
+static void look_at_clock(struct sim_node *node) {
+    struct fake_world *world = &node->stage->world;
+
+    effective_clock_look(&node->effective, physical(node));
+    if (node->stage->certain)
+        effective_clock_tell_error(&node->effective, true, 0);
+    else if (node->effective.limits.strategy == CLOCK_BOUNDED && fake_chance(world, 200))
+        effective_clock_tell_error(&node->effective, !fake_chance(world, 100),
+                                   (int64_t)fake_below(world, 12) * NS_PER_MS);
 }
 
 /* ---- the serving thread ---- */
@@ -130,18 +171,33 @@ static void report_runs(struct sim_node *node, const struct service_ids *ids, si
     }
 }
 
+static void tell_service(struct sim_node *node) {
+    struct effective_now now = effective_of(node);
+
+    service_tell_clock(
+        &node->service,
+        &(struct service_clock){.bounded = node->effective.limits.strategy == CLOCK_BOUNDED,
+                                .refuses = now.refuses,
+                                .knows_error = now.knows_error,
+                                .error_ns = now.error_ns,
+                                .max_error_ns = node->effective.limits.max_error_ns});
+}
+
 static void serve(struct sim_node *node, struct sim_request *request) {
     struct fake_world *world = &node->stage->world;
     size_t n_before = request->ids.n_runs;
     int64_t first_before = n_before ? request->ids.runs[0].first : 0;
     struct service_error err;
     uint64_t wait_until_ms = 0;
-    enum service_outcome outcome = service_take(&node->service, now_of(node).wall_ms, &request->ids,
-                                                &wait_until_ms, &err);
+    enum service_outcome outcome;
+
+    tell_service(node);
+    outcome = service_take(&node->service, now_of(node).wall_ms, &request->ids, &wait_until_ms,
+                           &err);
 
     report_runs(node, &request->ids, n_before, first_before);
     if (outcome == SERVICE_WAIT && ++request->tries < REQUEST_TRIES_MAX) {
-        uint64_t at_us = fake_clock_when_wall(&node->clock, wait_until_ms);
+        uint64_t at_us = when_effective(node, wait_until_ms);
 
         if (at_us > world->now_us + 20000)
             at_us = world->now_us + 20000;
@@ -199,7 +255,7 @@ static void on_edge(void *arg, uint64_t tag) {
 }
 
 static void ask_at(struct sim_node *node, uint64_t wall_ms) {
-    uint64_t at_us = fake_clock_when_wall(&node->clock, wall_ms);
+    uint64_t at_us = when_effective(node, wall_ms);
 
     if (at_us < node->stage->world.now_us + 1000000)
         fake_world_at(&node->stage->world, at_us + fake_below(&node->stage->world, 900), on_edge,
@@ -524,6 +580,7 @@ static void pump(struct sim_node *node) {
     struct hold_act act;
     uint64_t at_us;
 
+    look_at_clock(node);
     while (hold_next(node->hold, now_of(node), &act) != HOLD_NOTHING)
         carry_out(node, &act);
     at_us = fake_clock_when_boot(&node->clock, act.wake_boot_ms) + fake_below(world, 200);
@@ -593,6 +650,8 @@ void sim_node_start(struct sim_node *node, struct sim_stage *stage, unsigned ind
     hex128_format(bits, node->self.instance);
     snprintf(node->self.identity, sizeof(node->self.identity), "node-%u", index);
     service_init(&node->service, stage->max_backward_wait_ms, stage->start);
+    effective_clock_init(&node->effective, &stage->clock_limits);
+    look_at_clock(node); /* a process believes the first reading that it takes */
     config.self = &node->self;
     node->hold = hold_new(&config);
     node->client = fake_etcd_connect(stage->etcd, &stage->link);
@@ -653,9 +712,36 @@ void sim_node_release(struct sim_node *node) {
     after(node, 0, on_term);
 }
 
+void sim_node_accept_clock(struct sim_node *node) {
+    effective_clock_look(&node->effective, physical(node));
+    effective_clock_confirm(&node->effective);
+}
+
+/* The fleet confirms the new time: it is taken over, and a machine ID whose IDs are ahead of it is
+ * given up for another one. */
+static void on_confirmed(void *arg, uint64_t tag) {
+    struct sim_node *node = arg;
+    struct hold_view view;
+
+    if (!concerns(node, tag, on_confirmed))
+        return;
+    effective_clock_look(&node->effective, physical(node));
+    effective_clock_confirm(&node->effective);
+    sim_node_look(node, &view);
+    sim_trace(node->stage, node, "has its clock confirmed");
+    if (view.phase == HOLD_OPEN && node->service.serving &&
+        node->service.generation.ids.last_wall_ms > now_of(node).wall_ms)
+        hold_give_up(node->hold, now_of(node), view.machine_id, view.claim);
+    pump(node);
+}
+
 void sim_node_clock_changed(struct sim_node *node) {
+    struct fake_world *world = &node->stage->world;
+
     sim_trace(node->stage, node, "clock changed");
-    after(node, 0, on_wake);
+    after(node, fake_below(world, 2000), on_wake);
+    if (fake_chance(world, node->stage->confirmed))
+        after(node, fake_below(world, 2000 * node->stage->config.window_ms), on_confirmed);
 }
 
 void sim_node_look(const struct sim_node *node, struct hold_view *view) {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/effective_clock.h"
 #include "common/hold.h"
 #include "common/keys.h"
 #include "tests/scenario/oracle.h"
@@ -28,6 +29,9 @@ struct sim_stage {
     struct hold_config config;
     enum snowflake_start start;
     uint64_t max_backward_wait_ms;
+    struct effective_limits clock_limits;
+    bool certain;       /* every node knows that its clock has no error */
+    unsigned confirmed; /* of a thousand: a step is confirmed, sooner or later */
     uint16_t first_machine_id, last_machine_id;
     /* Chances, of a thousand. */
     unsigned slow_order; /* an order stays under way for long */
@@ -59,6 +63,7 @@ struct sim_node {
     size_t process; /* at the oracle */
     uint64_t paused_until_us;
     struct fake_clock clock;
+    struct effective_clock effective; /* made of it, as the control thread last looked */
 
     /* The control thread. */
     struct own self;
@@ -90,6 +95,8 @@ void sim_node_pause(struct sim_node *node, uint64_t until_us);
 void sim_node_release(struct sim_node *node);
 /* Something happened to its clock: a step is an event of its own. */
 void sim_node_clock_changed(struct sim_node *node);
+/* An operator says that its clock is right. */
+void sim_node_accept_clock(struct sim_node *node);
 
 /* Tells the oracle of every limit that the serving loop can use, now or after the orders that are
  * on their way. */

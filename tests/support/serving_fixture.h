@@ -14,6 +14,7 @@
 
 struct serving_fixture {
     struct serving_config config;
+    struct clock_board clock_board; /* over config.clock, as that was at the start */
     struct view_board board;
     struct worker_view view; /* as published */
     struct loop_gauges gauges;

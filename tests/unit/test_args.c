@@ -107,13 +107,24 @@ static void claim_is_0_or_1(void) {
     CHECK_TEXT(err.field, "claim");
 }
 
+static void commit_wait_is_0_or_1(void) {
+    struct ids_args args;
+
+    CU_ASSERT_TRUE(set("commit_wait", "1", &args) && args.commit_wait && !args.claim);
+    CU_ASSERT_TRUE(set("commit_wait", "0", &args) && !args.commit_wait);
+    CU_ASSERT_FALSE(set("commit_wait", "yes", &args));
+    CHECK_TEXT(err.message, "commit_wait must be 0 or 1, got yes");
+    CHECK_TEXT(err.field, "commit_wait");
+    CU_ASSERT_TRUE(read_body(&args, "{\"commit_wait\":true}") && args.commit_wait);
+}
+
 static void unknown_arguments_are_refused_by_name(void) {
     struct ids_args args;
 
     CU_ASSERT_FALSE(set("Count", "5", &args));
-    CHECK_TEXT(err.message, "unknown argument Count; there are kind, count and claim");
+    CHECK_TEXT(err.message, "unknown argument Count; there are kind, count, claim and commit_wait");
     CU_ASSERT_FALSE(set("", "5", &args));
-    CHECK_TEXT(err.message, "unknown argument \"\"; there are kind, count and claim");
+    CHECK_TEXT(err.message, "unknown argument \"\"; there are kind, count, claim and commit_wait");
 }
 
 static void an_argument_given_twice_is_refused(void) {
@@ -168,6 +179,8 @@ static const struct {
     {"{\"kind\":\"uuidv4\"}", "kind"},
     {"{\"kind\":true}", "kind"},
     {"{\"claim\":2}", "claim"},
+    {"{\"commit_wait\":2}", "commit_wait"},
+    {"{\"commit_wait\":1,\"commit_wait\":1}", "body"},
     {"{\"count\":05}", "body"},
     {"{\"count\":+5}", "body"},
     {"{\"count\":0x10}", "body"},
@@ -193,7 +206,7 @@ static void a_wrong_body_is_refused_and_its_field_named(void) {
         CHECK_ROW(bad_bodies[i].body, strcmp(err.code, "INVALID_ARGUMENT") == 0);
     }
     CU_ASSERT_FALSE(read_body(&args, "{\"n\":5}"));
-    CHECK_TEXT(err.message, "unknown argument n; there are kind, count and claim");
+    CHECK_TEXT(err.message, "unknown argument n; there are kind, count, claim and commit_wait");
 }
 
 /* B36 */
@@ -290,6 +303,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(counts_go_from_1_to_10000),
     CHECK_TEST(only_snowflakes_are_known_by_now),
     CHECK_TEST(claim_is_0_or_1),
+    CHECK_TEST(commit_wait_is_0_or_1),
     CHECK_TEST(unknown_arguments_are_refused_by_name),
     CHECK_TEST(an_argument_given_twice_is_refused),
     CHECK_TEST(a_body_may_hold_all_arguments),

@@ -48,10 +48,11 @@ static void reading_it_again_and_again_shows_no_step(void) {
 
 static void the_kernel_says_how_good_its_clock_is(void) {
     struct clock_quality quality = {.max_error_ns = -1, .frequency_ppb = INT64_MAX};
+    struct clock clock = clock_system();
     struct error err;
 
-    CU_ASSERT_EQUAL(clock_quality(&quality, &err), STATUS_OK);
-    CU_ASSERT(quality.max_error_ns >= 0);
+    CU_ASSERT_EQUAL(clock_quality(&clock, &quality, &err), STATUS_OK);
+    CU_ASSERT(quality.max_error_ns >= 0 && quality.est_error_ns >= 0);
     CU_ASSERT(quality.frequency_ppb >= -512000 && quality.frequency_ppb <= 512000);
 }
 
@@ -142,6 +143,10 @@ static void set_page(struct clock_page to) {
     __atomic_store_n(&page->boot_offset_ns, to.boot_offset_ns, __ATOMIC_SEQ_CST);
     __atomic_store_n(&page->anchor_boot_ns, to.anchor_boot_ns, __ATOMIC_SEQ_CST);
     __atomic_store_n(&page->rate_ppm, to.rate_ppm, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->quality_given, to.quality_given, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->synchronized, to.synchronized, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->max_error_ns, to.max_error_ns, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->est_error_ns, to.est_error_ns, __ATOMIC_SEQ_CST);
     __atomic_store_n(&page->sequence, page->sequence + 1, __ATOMIC_SEQ_CST);
 }
 
@@ -232,17 +237,59 @@ static void a_page_that_is_missing_or_short_is_refused(void) {
     struct clock clock;
     struct error err;
 
-    CU_ASSERT_EQUAL(truncate(path, sizeof *page - 1), 0);
+    CU_ASSERT_EQUAL(truncate(path, 39), 0);
     CU_ASSERT_EQUAL(clock_test_page(path, &clock, &err), STATUS_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "must hold 40 bytes, has 39"));
     CU_ASSERT_EQUAL(clock_test_page("/nonexistent", &clock, &err), STATUS_SYSTEM);
     CHECK_TEXT(err.message, "clock page /nonexistent: No such file or directory");
 }
 
+static void setting_a_page_shows_on_a_descriptor(void) {
+    const int64_t offset_ns = 5 * S;
+    struct error err;
+    int file, fd = -1;
+
+    CU_ASSERT_EQUAL_FATAL(clock_set_open(&bent, &fd, &err), STATUS_OK);
+    CU_ASSERT_FALSE(clock_set_read(&bent, fd));
+    file = open(path, O_WRONLY);
+    CU_ASSERT_EQUAL(pwrite(file, &offset_ns, sizeof offset_ns, 8), sizeof offset_ns);
+    close(file);
+    CU_ASSERT_TRUE(clock_set_read(&bent, fd));
+    CU_ASSERT_FALSE(clock_set_read(&bent, fd));
+    close(fd);
+}
+
+static void a_page_can_say_how_good_its_clock_is(void) {
+    struct clock_quality quality;
+    struct error err;
+
+    set_page((struct clock_page){
+        .quality_given = 1, .synchronized = 1, .max_error_ns = 7 * MS, .est_error_ns = 2 * MS});
+    CU_ASSERT_EQUAL(clock_quality(&bent, &quality, &err), STATUS_OK);
+    CU_ASSERT_TRUE(quality.synchronized);
+    CU_ASSERT_EQUAL(quality.max_error_ns, 7 * MS);
+    CU_ASSERT_EQUAL(quality.est_error_ns, 2 * MS);
+    CU_ASSERT_EQUAL(truncate(path, 40), 0); /* an older page: the kernel is asked */
+    CU_ASSERT_EQUAL(clock_test_page(path, &bent, &err), STATUS_OK);
+    CU_ASSERT_EQUAL(clock_quality(&bent, &quality, &err), STATUS_OK);
+    CU_ASSERT_NOT_EQUAL(quality.est_error_ns, 2 * MS);
+}
+
+static void the_system_clock_can_be_watched(void) {
+    struct clock clock = clock_system();
+    struct error err;
+    int fd = -1;
+
+    CU_ASSERT_EQUAL_FATAL(clock_set_open(&clock, &fd, &err), STATUS_OK);
+    CU_ASSERT_FALSE(clock_set_read(&clock, fd)); /* nobody sets it in a test */
+    close(fd);
+}
+
 static CU_TestInfo system_rules[] = {
     CHECK_TEST(the_system_clock_is_the_kernel_s),
     CHECK_TEST(reading_it_again_and_again_shows_no_step),
     CHECK_TEST(the_kernel_says_how_good_its_clock_is),
+    CHECK_TEST(the_system_clock_can_be_watched),
     CU_TEST_INFO_NULL,
 };
 static CU_TestInfo step_rules[] = {
@@ -260,6 +307,8 @@ static CU_TestInfo page_rules[] = {
     CHECK_TEST(a_timer_is_armed_for_when_the_bent_clock_gets_there),
     CHECK_TEST(a_clock_that_stands_still_gets_nowhere),
     CHECK_TEST(a_page_that_is_missing_or_short_is_refused),
+    CHECK_TEST(setting_a_page_shows_on_a_descriptor),
+    CHECK_TEST(a_page_can_say_how_good_its_clock_is),
     CU_TEST_INFO_NULL,
 };
 

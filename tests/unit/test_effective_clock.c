@@ -138,6 +138,38 @@ static void a_step_on_top_of_an_unconfirmed_one_is_judged_by_where_it_leads(void
     CU_ASSERT_EQUAL(effective(), START + 1100 * MS - 5 * S);
 }
 
+static void the_way_back_from_a_step_back_is_taken_over(void) {
+    given(CLOCK_WAIT);
+    look(100 * MS, -1 * H);
+    look(5 * S, 1 * H);
+    CU_ASSERT_FALSE(clock_.coasting);
+    CU_ASSERT_EQUAL(effective(), START + 5100 * MS);
+    /* In pieces, too, and no further than where it was. */
+    look(0, -1 * H);
+    look(0, 30 * 60 * S);
+    look(0, 30 * 60 * S);
+    CU_ASSERT_EQUAL(effective(), START + 5100 * MS);
+    look(0, -1 * H);
+    look(0, 1 * H + 2 * S);
+    CU_ASSERT_TRUE(clock_.coasting);
+    CU_ASSERT_EQUAL(effective(), START + 5100 * MS);
+}
+
+static void but_not_once_it_has_caught_up_or_was_confirmed(void) {
+    given(CLOCK_WAIT);
+    look(0, -10 * S);
+    for (int i = 0; i < 10; i++)
+        look(1 * S, 0);
+    look(0, 10 * S);
+    CU_ASSERT_TRUE(clock_.coasting);
+    given(CLOCK_WAIT);
+    look(0, -1 * H);
+    effective_clock_confirm(&clock_);
+    look(0, 1 * H);
+    CU_ASSERT_TRUE(clock_.coasting);
+    CU_ASSERT_EQUAL(effective(), START - 1 * H);
+}
+
 static void it_is_not_left_by_slewing_across(void) {
     /* A wall clock that is slewed back to where we are ends it without a step. */
     given(CLOCK_WAIT);
@@ -299,6 +331,8 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(a_step_that_is_taken_back_leaves_no_trace),
     CHECK_TEST(a_confirmed_step_is_taken_over),
     CHECK_TEST(a_step_on_top_of_an_unconfirmed_one_is_judged_by_where_it_leads),
+    CHECK_TEST(the_way_back_from_a_step_back_is_taken_over),
+    CHECK_TEST(but_not_once_it_has_caught_up_or_was_confirmed),
     CHECK_TEST(it_is_not_left_by_slewing_across),
     CHECK_TEST(an_offset_is_worked_off_at_a_sixteenth),
     CHECK_TEST(offsets_add_up_to_the_limit_and_no_further),

@@ -47,6 +47,24 @@ static void the_claim_comes_before_the_ids(void) {
                       "\"claim\":\"0123456789abcdef0123456789abcdef\",\"ids\":[\"8\"]}");
 }
 
+static void the_interval_of_true_time_stands_in_strings(void) {
+    size_t len;
+    char *text;
+
+    given_ids_of_three_runs();
+    ids.have = ids.n_runs = 1;
+    runs[0].count = 1;
+    ids.bounded = true;
+    ids.earliest_ms = 1764547200000;
+    ids.latest_ms = UINT64_MAX;
+    text = render_ids_json(&ids, true, &len);
+    check_handed_over(
+        text, len,
+        "{\"kind\":\"snowflake\",\"count\":1,"
+        "\"claim\":\"0123456789abcdef0123456789abcdef\","
+        "\"interval_ms\":[\"1764547200000\",\"18446744073709551615\"],\"ids\":[\"8\"]}");
+}
+
 static void text_is_one_id_a_line(void) {
     size_t len;
     char *text = render_ids_text(&ids, &len);
@@ -191,6 +209,7 @@ static void a_loop_that_does_not_turn_is_named(void) {
 static CU_TestInfo id_rules[] = {
     CHECK_TEST(ids_stand_as_strings_in_json),
     CHECK_TEST(the_claim_comes_before_the_ids),
+    CHECK_TEST(the_interval_of_true_time_stands_in_strings),
     CHECK_TEST(text_is_one_id_a_line),
     CHECK_TEST(the_largest_answer_has_room),
     CHECK_TEST(the_future_begins_after_a_second),

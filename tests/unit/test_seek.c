@@ -70,6 +70,20 @@ static void what_is_assigned_is_tried(void) {
     CU_ASSERT_EQUAL(machine_id, 7);
 }
 
+static void what_was_seen_to_be_free_is_tried_before_the_answer(void) {
+    struct assign assign = assigned(1, 7);
+
+    seek_need(&seek, now, 1);
+    seek_suggest(&seek, 3);
+    CU_ASSERT_EQUAL(next(), SEEK_TRY);
+    CU_ASSERT_EQUAL(machine_id, 3);
+    seek_unusable(&seek, 3); /* somebody else was quicker: the leader's answer counts */
+    CU_ASSERT_EQUAL(next(), SEEK_WAIT);
+    seek_assigned(&seek, now, &assign);
+    CU_ASSERT_EQUAL(next(), SEEK_TRY);
+    CU_ASSERT_EQUAL(machine_id, 7);
+}
+
 static void an_answer_to_an_older_request_is_ignored(void) {
     struct assign assign = assigned(1, 7);
 
@@ -226,6 +240,7 @@ static CU_TestInfo searching[] = {
     CHECK_TEST(a_need_is_one_request),
     CHECK_TEST(a_larger_need_is_a_new_request),
     CHECK_TEST(what_is_assigned_is_tried),
+    CHECK_TEST(what_was_seen_to_be_free_is_tried_before_the_answer),
     CHECK_TEST(an_answer_to_an_older_request_is_ignored),
     CHECK_TEST(what_proves_unusable_is_asked_for_anew_without_it),
     CHECK_TEST(a_refusal_is_shown_and_asked_again_in_time),

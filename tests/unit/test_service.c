@@ -239,6 +239,65 @@ static void behind_a_used_up_millisecond_it_waits_for_the_next(void) {
     check_refused(12, "clock is 11 ms behind the last ID");
 }
 
+/* ---- bounded uncertainty ---- */
+
+static void tell_error(bool knows, int64_t error_ns) {
+    service_tell_clock(&service, &(struct service_clock){.bounded = true,
+                                                         .refuses = !knows || error_ns > 250000000,
+                                                         .knows_error = knows,
+                                                         .error_ns = error_ns,
+                                                         .max_error_ns = 250000000});
+}
+
+static void an_uncertain_clock_is_refused(void) {
+    int64_t before = one();
+
+    tell_error(false, 0);
+    check_refused(1000, "the clock's error is not known");
+    tell_error(true, 250000001);
+    check_refused(1000, "the clock may be 250.000 ms off, above --max-clock-error of 250.000 ms");
+    tell_error(true, 250000000);
+    CU_ASSERT(one() > before);
+}
+
+static const struct {
+    const char *row;
+    int64_t error_ns;
+    uint64_t error_ms; /* on either side */
+} errors[] = {
+    {"none", 0, 0},
+    {"a nanosecond", 1, 1},
+    {"a millisecond", 1000000, 1},
+    {"a little more", 1000001, 2},
+    {"a quarter of a second", 250000000, 250},
+};
+
+/* The time of issue lies within the millisecond that the ID names, give or take the error. */
+static void an_answer_carries_the_interval_of_true_time(void) {
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        struct service_ids ids = {.want = PER_MS + 1}; /* of two milliseconds */
+
+        given_machine_7_granted_for_10_s();
+        tell_error(true, errors[i].error_ns);
+        CHECK_ROW(errors[i].row, take(&ids) == SERVICE_WAIT);
+        now_ms++;
+        CHECK_ROW(errors[i].row, take(&ids) == SERVICE_DONE && ids.bounded);
+        CHECK_ROW(errors[i].row, ids.last_ms == START_MS + 1);
+        CHECK_ROW(errors[i].row, ids.earliest_ms == START_MS - errors[i].error_ms);
+        CHECK_ROW(errors[i].row, ids.latest_ms == START_MS + 2 + errors[i].error_ms);
+        service_ids_free(&ids);
+    }
+}
+
+static void without_that_strategy_there_is_no_interval(void) {
+    struct service_ids ids = {.want = 1};
+
+    CU_ASSERT_EQUAL(take(&ids), SERVICE_DONE);
+    CU_ASSERT_FALSE(ids.bounded);
+    CU_ASSERT_EQUAL(ids.last_ms, START_MS);
+    service_ids_free(&ids);
+}
+
 static void a_new_holder_says_when_the_machine_id_can_be_used(void) {
     order_install(CLAIM_B, false, START_MS + 4000, START_MS + 60000);
     check_refused(4001, "machine ID 7 can be used in 4001 ms: its last holder may have used the "
@@ -480,6 +539,9 @@ static CU_TestInfo clocks[] = {
     CHECK_TEST(small_steps_back_are_waited_out_and_larger_ones_refused),
     CHECK_TEST(behind_a_used_up_millisecond_it_waits_for_the_next),
     CHECK_TEST(a_new_holder_says_when_the_machine_id_can_be_used),
+    CHECK_TEST(an_uncertain_clock_is_refused),
+    CHECK_TEST(an_answer_carries_the_interval_of_true_time),
+    CHECK_TEST(without_that_strategy_there_is_no_interval),
     CHECK_TEST(outside_the_epochs_time_it_is_a_clear_refusal),
     CU_TEST_INFO_NULL,
 };
