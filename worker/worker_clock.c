@@ -38,11 +38,12 @@ static void log_changes(const struct effective_clock *before, const struct effec
                          (after->last.wall_ns + after->offset_ns - before->last.wall_ns -
                           before->offset_ns - (after->last.boot_ns - before->last.boot_ns)) /
                              NS_PER_MS));
-    if (after->offset_ns > 0 && before->offset_ns <= 0)
+    if (after->offset_ns >= NS_PER_MS && before->offset_ns < NS_PER_MS)
         log_warn("clock", "running a sixteenth slower until the wall clock has caught up",
                  LOG_INT("ahead_ms", after->offset_ns / NS_PER_MS));
-    if (after->offset_ns == 0 && before->offset_ns > 0)
-        log_info("clock", "the wall clock has caught up", LOG_INT("ahead_ms", 0));
+    if (after->offset_ns < NS_PER_MS && before->offset_ns >= NS_PER_MS && !after->coasting)
+        log_info("clock", "the wall clock has caught up",
+                 LOG_INT("step_ms", after->last_step_ns / NS_PER_MS));
 }
 
 /* ---- confirmation ---- */
@@ -182,11 +183,11 @@ static void look(struct worker *worker) {
                                            clock_now_ns(&worker->config->clock));
     bool moved, refused = refuses(&before);
 
-    time_daemon_tick(timing->daemon, step_ns != 0);
-    read_claim(worker);
     note_going_back(worker, step_ns);
     if (worker->drain == WORKER_RUNNING)
         seek_confirmation(worker);
+    time_daemon_tick(timing->daemon, step_ns != 0);
+    read_claim(worker); /* of the clock that counts now */
     moved = step_ns != 0 || before.coasting != timing->effective.coasting ||
             refused != refuses(&timing->effective);
     log_changes(&before, &timing->effective, step_ns);

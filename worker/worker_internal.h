@@ -100,6 +100,7 @@ struct worker_rotation {
     uint16_t suggested[RECORD_MACHINES_MAX]; /* seen to be free, for the slots that were given up */
     size_t n_suggested;
     uint64_t total;
+    struct log_repeat none_free;
 };
 
 struct worker {

@@ -87,8 +87,12 @@ static void on_read(void *arg, const struct error *err, const struct etcd_txn_re
             behind[n_behind++] = i;
     n = choose(worker, result, n_behind, chosen);
     if (n == 0)
-        log_warn("clock", "the clock went back, and no other machine ID is free",
-                 LOG_INT("behind_ms", behind_ms(worker, &worker->slots[behind[0]])));
+        log_repeat_failed(&rotation->none_free, worker_now(worker).boot_ms, "clock",
+                          "the clock went back, and no other machine ID is free",
+                          "waiting until it has caught up");
+    else
+        log_repeat_ended(&rotation->none_free, worker_now(worker).boot_ms, "clock",
+                         "another machine ID is free");
     for (size_t i = 0; i < n; i++) {
         struct worker_slot *slot = &worker->slots[behind[i]];
         struct hold_view view;
