@@ -60,6 +60,7 @@ bool rpc_next_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args,
     if (!request)
         return refuse_message(err, "NextRequest");
     args->ids.claim = request->claim;
+    args->ids.commit_wait = request->commit_wait;
     ok = set_kind(args, request->kind, err);
     snowfleet__v1__next_request__free_unpacked(request, NULL);
     return ok;
@@ -76,6 +77,7 @@ bool rpc_batch_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args,
     *args = (struct rpc_ids_args){.form = RPC_IDS};
     ids_args_init(&args->ids);
     args->ids.claim = request->claim;
+    args->ids.commit_wait = request->commit_wait;
     ok = set_kind(args, request->kind, err) &&
          set_count("count", request->count, &args->ids.count, err) &&
          set_form(args, request->form, err);
@@ -93,6 +95,7 @@ bool rpc_stream_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args
     *args = (struct rpc_ids_args){.form = RPC_IDS};
     ids_args_init(&args->ids);
     args->ids.claim = request->claim;
+    args->ids.commit_wait = request->commit_wait;
     args->endless = request->count == 0;
     args->left = request->count;
     args->ids.count = STREAM_BATCH_COUNT;
@@ -144,10 +147,21 @@ uint8_t *rpc_pack(const ProtobufCMessage *message, size_t *len) {
     return framed;
 }
 
+/* *interval is the caller's to keep until the message is packed; NULL when there is none. */
+static Snowfleet__V1__Interval *put_interval(const struct service_ids *ids,
+                                             Snowfleet__V1__Interval *interval) {
+    snowfleet__v1__interval__init(interval);
+    interval->earliest_ms = (int64_t)ids->earliest_ms;
+    interval->latest_ms = (int64_t)ids->latest_ms;
+    return ids->bounded ? interval : NULL;
+}
+
 uint8_t *rpc_next_message(const struct service_ids *ids, const struct rpc_ids_args *args,
                           size_t *len) {
     Snowfleet__V1__NextResponse response = SNOWFLEET__V1__NEXT_RESPONSE__INIT;
+    Snowfleet__V1__Interval interval;
 
+    response.interval = put_interval(ids, &interval);
     response.id = ids->runs[0].first;
     if (args->ids.claim)
         response.claim = (char *)(uintptr_t)ids->claim;
@@ -218,7 +232,9 @@ static uint8_t *pack_text(Snowfleet__V1__NextBatchResponse *response, const stru
 uint8_t *rpc_batch_message(const struct service_ids *ids, const struct rpc_ids_args *args,
                            size_t *len) {
     Snowfleet__V1__NextBatchResponse response = SNOWFLEET__V1__NEXT_BATCH_RESPONSE__INIT;
+    Snowfleet__V1__Interval interval;
 
+    response.interval = put_interval(ids, &interval);
     if (args->ids.claim)
         response.claim = (char *)(uintptr_t)ids->claim;
     switch (args->form) {

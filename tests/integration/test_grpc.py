@@ -8,6 +8,7 @@ import grpc
 
 import grpc_lib
 import lib
+from clock_page import Clock
 
 SECONDS = 20 * lib.SLOW  # a deadline that is not to be reached
 
@@ -54,6 +55,45 @@ def test_one_id_at_a_time():
         lib.equal(claimed.claim, machine["claim"])
         # Over HTTP they come from the same.
         lib.check(claimed.id < worker.ids(1)[0], "HTTP goes on where gRPC was")
+        channel.close()
+
+
+def test_commit_wait_and_the_interval():
+    with lib.Fleet() as fleet:
+        clock = Clock(fleet)
+        clock.say(True, 0.1)
+        _, channel = start(fleet, f"--clock-file={clock.path}", "--clock-strategy=bounded",
+                           "--chrony-port=0")
+        service = grpc_lib.IdService(channel)
+        reply = service.Next(grpc_lib.ids.NextRequest(commit_wait=True), timeout=SECONDS)
+        ended_ms = time.time() * 1000
+        wall_ms = decode(reply.id)[0]
+        lib.check(ended_ms >= wall_ms + 101, f"{ended_ms - wall_ms} ms are certainly past")
+        lib.check(reply.interval.earliest_ms <= wall_ms - 100 <= wall_ms + 101
+                  <= reply.interval.latest_ms < wall_ms + 200, reply)
+        batches = service.Stream(grpc_lib.ids.StreamRequest(count=30, batch_count=10,
+                                                            commit_wait=True), timeout=SECONDS)
+        for batch in batches:
+            lib.check(time.time() * 1000 >= decode(batch.ids[-1])[0] + 101, "of each message")
+        try:  # the client's deadline is shorter: nothing is left behind
+            service.Next(grpc_lib.ids.NextRequest(commit_wait=True), timeout=0.02)
+            raise lib.Failure("it was answered")
+        except grpc.RpcError as err:
+            lib.equal(err.code(), grpc_lib.Code.DEADLINE_EXCEEDED)
+        service.Next(grpc_lib.ids.NextRequest(commit_wait=True), timeout=SECONDS)
+        channel.close()
+
+
+def test_commit_wait_needs_the_strategy():
+    with lib.Fleet() as fleet:
+        _, channel = start(fleet)
+        try:
+            grpc_lib.IdService(channel).Next(grpc_lib.ids.NextRequest(commit_wait=True),
+                                             timeout=SECONDS)
+            raise lib.Failure("it was answered")
+        except grpc.RpcError as err:
+            lib.equal(err.code(), grpc_lib.Code.FAILED_PRECONDITION)
+            lib.check("bounded" in err.details(), err.details())
         channel.close()
 
 

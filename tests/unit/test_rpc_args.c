@@ -133,11 +133,56 @@ static void ids_come_in_the_form_asked_for(void) {
     snowfleet__v1__next_batch_response__free_unpacked(response, NULL);
 }
 
+static void the_interval_of_true_time_comes_along(void) {
+    const struct service_ids bounded = {.want = 3,
+                                        .have = 3,
+                                        .runs = runs,
+                                        .n_runs = 1,
+                                        .bounded = true,
+                                        .earliest_ms = 1764547200000,
+                                        .latest_ms = 1764547200042};
+    const struct rpc_ids_args wanted = {.form = RPC_RANGES};
+    Snowfleet__V1__NextBatchResponse *response = answer(RPC_IDS, false);
+    Snowfleet__V1__NextResponse *next;
+    uint8_t *framed;
+    size_t len;
+
+    CU_ASSERT_PTR_NULL(response->interval);
+    snowfleet__v1__next_batch_response__free_unpacked(response, NULL);
+    framed = rpc_batch_message(&bounded, &wanted, &len);
+    response = snowfleet__v1__next_batch_response__unpack(NULL, len - GRPC_PREFIX_BYTES,
+                                                          framed + GRPC_PREFIX_BYTES);
+    free(framed);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(response->interval);
+    CU_ASSERT_EQUAL(response->interval->earliest_ms, 1764547200000);
+    CU_ASSERT_EQUAL(response->interval->latest_ms, 1764547200042);
+    snowfleet__v1__next_batch_response__free_unpacked(response, NULL);
+    framed = rpc_next_message(&bounded, &wanted, &len);
+    next = snowfleet__v1__next_response__unpack(NULL, len - GRPC_PREFIX_BYTES,
+                                                framed + GRPC_PREFIX_BYTES);
+    free(framed);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(next->interval);
+    CU_ASSERT_EQUAL(next->interval->earliest_ms, 1764547200000);
+    snowfleet__v1__next_response__free_unpacked(next, NULL);
+}
+
+static void commit_wait_is_asked_for_like_a_claim(void) {
+    Snowfleet__V1__StreamRequest stream = SNOWFLEET__V1__STREAM_REQUEST__INIT;
+    Snowfleet__V1__NextRequest next = SNOWFLEET__V1__NEXT_REQUEST__INIT;
+
+    CU_ASSERT(rpc_stream_args(packed, pack(&stream.base), &args, &err) && !args.ids.commit_wait);
+    stream.commit_wait = next.commit_wait = true;
+    CU_ASSERT(rpc_stream_args(packed, pack(&stream.base), &args, &err) && args.ids.commit_wait);
+    CU_ASSERT(rpc_next_args(packed, pack(&next.base), &args, &err) && args.ids.commit_wait);
+}
+
 static CU_TestInfo requests[] = {CHECK_TEST(an_empty_request_is_for_one_snowflake),
                                  CHECK_TEST(a_batch_needs_a_count_in_range),
                                  CHECK_TEST(a_stream_without_a_count_has_no_end),
                                  CHECK_TEST(a_number_to_decode_is_not_negative),
                                  CHECK_TEST(bytes_that_are_no_message_are_named),
                                  CHECK_TEST(ids_come_in_the_form_asked_for),
+                                 CHECK_TEST(the_interval_of_true_time_comes_along),
+                                 CHECK_TEST(commit_wait_is_asked_for_like_a_claim),
                                  CU_TEST_INFO_NULL};
 CHECK_MAIN({"gRPC arguments", NULL, NULL, NULL, NULL, requests})
