@@ -52,7 +52,8 @@ static void the_interval_of_true_time_stands_in_strings(void) {
     char *text;
 
     given_ids_of_three_runs();
-    ids.have = ids.n_runs = 1;
+    ids.have = 1;
+    ids.n_runs = 1;
     runs[0].count = 1;
     ids.bounded = true;
     ids.earliest_ms = 1764547200000;
