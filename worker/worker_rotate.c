@@ -8,7 +8,7 @@
 
 enum { READ_HOR, READ_OWN, READS };
 
-#define RETRY_MS 5000u /* when no other machine ID was free */
+#define RETRY_MS 5000u /* when no other machine ID was free, or etcd did not say */
 
 /* How far the clock is behind what this slot has issued; 0 when it is not. */
 static uint64_t behind_ms(const struct worker *worker, const struct worker_slot *slot) {
@@ -79,13 +79,15 @@ static void on_read(void *arg, const struct error *err, const struct etcd_txn_re
     if (err && err->status == STATUS_CANCELLED)
         return;
     rotation->reading = false;
-    rotation->retry_boot_ms = worker_now(worker).boot_ms + RETRY_MS;
+    rotation->retry_boot_ms = worker_now(worker).boot_ms + (err ? RETRY_MS : 0);
     if (err || !worker->has_meta || !worker_must_rotate(worker))
         return; /* or it has caught up meanwhile */
     for (size_t i = 0; i < worker->n_slots; i++)
         if (behind_ms(worker, &worker->slots[i]) > worker->config->rotate_above_ms)
             behind[n_behind++] = i;
     n = choose(worker, result, n_behind, chosen);
+    if (n == 0)
+        rotation->retry_boot_ms = worker_now(worker).boot_ms + RETRY_MS;
     if (n == 0)
         log_repeat_failed(&rotation->none_free, worker_now(worker).boot_ms, "clock",
                           "the clock went back, and no other machine ID is free",

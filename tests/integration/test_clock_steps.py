@@ -288,7 +288,12 @@ def test_every_machine_id_of_a_worker_is_exchanged():
                 return {machine["machine_id"] for machine in worker.status()["machines"]
                         if machine["state"] == "SERVING"}
             before = lib.wait_until(lambda: len(machine_ids()) == 3 and machine_ids(), 30, "3 serve")
-            clients.wait_more(600)
+
+            def all_issued():
+                worker.ids(1)  # over a connection of its own, so some loop's
+                return all(int(machine["issued_total"]) > 0
+                           for machine in worker.status()["machines"])
+            lib.wait_until(all_issued, 30, "each has issued something that is ahead")
             clock.set(0)
             after = lib.wait_until(lambda: len(machine_ids() - before) == 3 and machine_ids(), 30,
                                    "3 others serve")

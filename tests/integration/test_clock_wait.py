@@ -109,6 +109,8 @@ def test_a_clock_that_was_slow_and_is_corrected():
         worker.wait_ready()
         ids = worker.ids(10)
         clock.set(0)
+        # Alone in its fleet it confirms 5 s by itself, once it has seen that it is alone.
+        lib.wait_until(lambda: worker.logged("clock", "the step is confirmed"), 20, "it is confirmed")
         worker.wait_ready()
         before = time.time() * 1000
         number = lib.wait_until(lambda: worker.ids(1), 10, "it serves")[0]
