@@ -45,8 +45,25 @@ class Member(lib.Process):
     def healthy(self):
         return lib.request(self.health, "GET", "/health", timeout=1).json()["health"] == "true"
 
+    def reachable(self):
+        """It answers, healthy or not (which it is not without space)."""
+        return lib.request(self.health, "GET", "/health", timeout=1).status in (200, 503)
+
+    def status(self):
+        return lib.request(self.address, "POST", "/v3/maintenance/status", "{}").json()
+
+    def id(self):
+        return int(self.status()["header"]["member_id"])
+
+    def option(self, name):
+        return self.argv[self.argv.index(name) + 1]
+
+    def set_option(self, name, value):
+        """For its next start."""
+        self.argv[self.argv.index(name) + 1] = value
+
     def is_leader(self):
-        status = lib.request(self.address, "POST", "/v3/maintenance/status", "{}").json()
+        status = self.status()
         return status.get("leader") == status["header"]["member_id"]
 
 
@@ -101,9 +118,9 @@ class EtcdCluster(lib.Etcd):
 class ClusterFleet(lib.Fleet):
     """A Fleet on three members."""
 
-    def __init__(self, tls=False):
+    def __init__(self, tls=False, **kwargs):
         self.tls = tls
-        super().__init__()
+        super().__init__(**kwargs)
 
     def start_etcd(self):
         self.etcd = EtcdCluster(self, self.tls)

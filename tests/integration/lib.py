@@ -571,9 +571,11 @@ class StubWorker:
 class Fleet:
     """One etcd and what runs on it.  As a context manager it cleans up after itself."""
 
-    def __init__(self, cluster="default", start_etcd=True):
+    def __init__(self, cluster="default", start_etcd=True, folder=None):
+        """folder: one of the caller's, which stays, in place of a temporary one."""
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snowfleet-", dir=base))
+        self.own_folder = folder is None
+        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="snowfleet-", dir=base))
         self.cluster = cluster
         self.processes, self.stubs = [], []
         self.counts = {}
@@ -684,7 +686,8 @@ class Fleet:
             self.etcd.kill()
         if failed or problems:
             self.dump()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
         if problems and not failed:
             raise problems[0]
 
