@@ -347,10 +347,16 @@ static void queue_order(struct sim_node *node, const struct hold_act *act) {
     fake_world_at(world, at_us, on_order, node, node->life);
 }
 
+/* A claim that gained nothing, at a low ceiling, has no limit that it may still use. */
+static bool exhausted(const struct snowflake *ids) {
+    return ids->last_wall_ms > ids->limit_ms ||
+           (ids->last_wall_ms == ids->limit_ms && ids->sequence == SNOWFLAKE_SEQUENCE_MAX);
+}
+
 static void expect_fenced(const struct sim_node *node, const struct service *service) {
     const struct generation *generation = &service->generation;
 
-    if (service->serving)
+    if (service->serving && !exhausted(&generation->ids))
         oracle_live_limit(node->stage->oracle, node->process, generation->era,
                           generation->ids.machine_id, generation->ids.limit_ms);
 }
