@@ -532,6 +532,8 @@ class FaultProxy:
                 break
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.process.kill()  # nobody would ever hang up on it
+                    self.process.wait()
                     raise RuntimeError(f"the fault proxy does not start: {self.errors.read_text()}") from None
                 time.sleep(0.05)
         self.socket.settimeout(60)
