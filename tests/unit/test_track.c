@@ -124,11 +124,12 @@ static int64_t truth_at(const struct wandering *clock, int64_t boot_ns) {
 }
 
 /* One exchange that begins at *boot_ns, which moves on to its end.  What the other clock gains
- * while it lasts is on the bound, as in the prober. */
+ * while it lasts is on the bound, as in the prober.  The way there takes 1 us at least: an answer
+ * that seems to have taken longer there than here, by a fast clock, is no sample. */
 static struct track_sample exchange(const struct wandering *clock, int64_t *boot_ns,
                                     struct check_random *random, int64_t scale) {
     const int64_t wall = INT64_C(1764547200) * S;
-    int64_t sent = *boot_ns, received = sent + draw(random, 0, scale),
+    int64_t sent = *boot_ns, received = sent + draw(random, 1000, scale),
             answered = received + draw(random, 0, MS),
             returned = answered + (draw(random, 0, 2) ? draw(random, 0, scale) : 0);
     const struct skew_sample four = {wall + sent, wall + received + truth_at(clock, received),
