@@ -175,6 +175,7 @@ static void on_answer(void *arg, const struct error *err, const struct http_resu
     struct error failure;
     int64_t ttl_s = 0;
 
+    client->stats.request_us += http->total_us;
     if (err) {
         op->swallowed = op->swallowed || http->sent;
         failure = *err;

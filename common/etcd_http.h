@@ -56,6 +56,7 @@ void etcd_http_close(struct etcd_http *client, void (*closed)(void *arg), void *
 /* Counters for metrics; they only grow. */
 struct etcd_http_stats {
     uint64_t requests;         /* tries, of all kinds but watches */
+    uint64_t request_us;       /* that they took, together */
     uint64_t failures;         /* of those: without an answer, or with one that says "not now" */
     uint64_t unknown_outcomes; /* writes that ended in STATUS_UNKNOWN */
     uint64_t endpoint_switches;

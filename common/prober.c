@@ -8,6 +8,9 @@
 #include "common/replies.h"
 
 #define REPLY_MAX_BYTES 4096
+#define EXCHANGES_MAX (1 + 2 * SKEW_PROBES)
+#define COLD_MAX 4
+#define DRIFT_PPM 200
 
 struct probe {
     struct http_client *client;
@@ -17,8 +20,9 @@ struct probe {
     probe_fn *done;
     void *arg;
 
-    struct instant_ns sent; /* of the exchange under way */
-    unsigned exchanges;
+    struct instant_ns sent;         /* of the exchange under way */
+    struct clock_watch here, there; /* our clocks and the other's, all through the probe */
+    unsigned kept, warm;            /* exchanges that count; of these over a warm connection */
     struct clock_reading reading;
 };
 
@@ -36,29 +40,65 @@ static void on_send(void *arg) {
     probe->sent = clock_now_ns(&probe->clock);
 }
 
-/* Takes one exchange in, if it proves more than those before. */
-static void take(struct probe *probe, const struct clock_reply *reply, struct instant_ns returned) {
+/* By how much wall and boot clock moved against each other. */
+static int64_t moved(struct instant_ns from, struct instant_ns to) {
+    return llabs((to.wall_ns - to.boot_ns) - (from.wall_ns - from.boot_ns));
+}
+
+/* A step of either clock: what was measured before it is of another clock, and of an exchange
+ * during it one cannot know which of its times came first. */
+static void forget(struct probe *probe) {
+    probe->reading.heard = false;
+    probe->reading.dropped += probe->kept + 1;
+    probe->kept = probe->warm = 0;
+}
+
+/* Takes one exchange in, if it proves more than those before.  The first is only where the other's
+ * wall and boot clocks are watched from: a step within it would not show. */
+static void take(struct probe *probe, const struct clock_reply *reply, struct instant_ns returned,
+                 bool warm) {
     struct clock_reading *reading = &probe->reading;
+    const struct instant_ns peer = {reply->transmit_ns, reply->boot_ns}, last = reading->peer;
     const struct skew_sample sample = {.sent_ns = probe->sent.wall_ns,
                                        .received_ns = reply->receive_ns,
                                        .answered_ns = reply->transmit_ns,
                                        .returned_ns = returned.wall_ns};
-    struct clock_watch watch = {.started = false};
-    int64_t moved_ns = (returned.wall_ns - returned.boot_ns) -
-                       (probe->sent.wall_ns - probe->sent.boot_ns);
+    bool first = !probe->there.started, stepped;
     struct skew skew;
 
-    clock_watch_step(&watch, probe->sent);
-    if (clock_watch_step(&watch, returned) != 0 || !skew_of_sample(&sample, &skew))
-        return;
-    skew.bound_ns += llabs(moved_ns);
-    if (!reading->heard || skew.bound_ns < reading->skew.bound_ns)
-        reading->skew = skew;
-    reading->heard = true;
+    stepped = clock_watch_step(&probe->here, probe->sent) != 0;
+    stepped = (clock_watch_step(&probe->here, returned) != 0) || stepped;
+    stepped = (clock_watch_step(&probe->there, peer) != 0) || stepped;
+    reading->peer = peer;
     reading->synchronized = reply->synchronized;
     reading->knows_error = reply->knows_error;
     reading->max_error_ns = reply->max_error_ns;
     reading->wants_confirmation = reply->wants_confirmation;
+    reading->claim = reply->claim;
+    if (first)
+        return;
+    if (stepped || !skew_of_sample(&sample, &skew)) {
+        forget(probe);
+        return;
+    }
+    /* What is too little for a step, and what two clocks may gain on each other meanwhile. */
+    skew.bound_ns += moved(probe->sent, returned) + moved(last, peer) +
+                     (returned.boot_ns - probe->sent.boot_ns) / 1000 * DRIFT_PPM / 1000 + 1;
+    if (!reading->heard || skew.bound_ns < reading->skew.bound_ns) {
+        reading->skew = skew;
+        reading->sent_boot_ns = probe->sent.boot_ns;
+    }
+    reading->heard = true;
+    probe->kept++;
+    probe->warm += warm;
+    reading->cold += !warm;
+}
+
+/* Eight over a warm connection; a server that closes it after each answer, or a clock that is stepped
+ * all the time, is not asked for ever. */
+static bool enough(const struct probe *probe) {
+    return probe->warm == SKEW_PROBES || probe->kept - probe->warm == COLD_MAX ||
+           probe->reading.exchanges == EXCHANGES_MAX;
 }
 
 static void on_done(void *arg, const struct error *err, const struct http_result *result) {
@@ -84,10 +124,9 @@ static void on_done(void *arg, const struct error *err, const struct http_result
         finish(probe);
         return;
     }
-    take(probe, &reply, returned);
-    probe->exchanges++;
-    if (probe->exchanges ==
-        1 + SKEW_PROBES) { /* the first, which may have had to connect, on top */
+    reading->exchanges++;
+    take(probe, &reply, returned, result->reused);
+    if (enough(probe)) {
         if (!reading->heard)
             snprintf(reading->reason, sizeof reading->reason,
                      "the clock was stepped while it was asked");

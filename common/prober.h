@@ -1,8 +1,11 @@
 /* prober.h - asks a worker's clock for its time: eight exchanges over one warm connection, of which
  * the one with the least delay counts.
  *
- * An exchange during which our own clock was stepped is dropped; what a slew moved widens the
- * bound. */
+ * One more goes before them, which warms the connection and shows where the other's clocks stand.
+ * Wall minus boot time is watched at both ends all through: a step drops the exchange and all before
+ * it; what is too little for a step widens the bound, and so does what two clocks may gain on each
+ * other (200 ppm) while an exchange lasts.  A server that closes its connections gets four
+ * exchanges, each over a new one. */
 #ifndef SNOWFLEET_COMMON_PROBER_H
 #define SNOWFLEET_COMMON_PROBER_H
 
@@ -12,7 +15,7 @@
 #include "common/http_client.h"
 #include "common/skew.h"
 
-/* reading->heard is false when not a single exchange succeeded; reason says why.  Runs once, from
+/* reading->heard is false when not a single exchange counts; reason says why.  Runs once, from
  * the loop, also when the client is closed. */
 typedef void probe_fn(void *arg, const struct clock_reading *reading);
 

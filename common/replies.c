@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/fields.h"
@@ -11,6 +12,44 @@
 #define ID_MAX 64 /* characters of an ID of any kind */
 #define IDS_MAX 10000
 #define MESSAGE_MAX 400
+#define TIME_MAX_NS (INT64_MAX / 2)
+
+static enum status check_source(const char *text, struct error *err) {
+    return fields_check_label(text, CLOCK_SOURCE_MAX, err);
+}
+
+static enum status check_worker_state(const char *text, struct error *err) {
+    return fields_check_label(text, CLOCK_STATE_MAX, err);
+}
+
+static enum status check_distrust(const char *text, struct error *err) {
+    return fields_check_label(text, CLOCK_DISTRUST_MAX, err);
+}
+
+/* What may be missing: workers of an earlier version say less. */
+static void read_claim(struct fields *fields, bool synchronized, struct clock_claim *claim) {
+    const json_t *frequency = json_object_get(fields->object, "frequency_ppb");
+    const json_t *effective = json_object_get(fields->object, "effective_minus_wall_ms");
+
+    claim->trusted = synchronized;
+    if (fields_has(fields, "source"))
+        fields_text(fields, "source", check_source, claim->source);
+    if (fields_has(fields, "trusted"))
+        fields_flag(fields, "trusted", &claim->trusted);
+    if (fields_has(fields, "reason"))
+        fields_text(fields, "reason", check_distrust, claim->distrust);
+    if (fields_has(fields, "state"))
+        fields_text(fields, "state", check_worker_state, claim->state);
+    if (frequency && (!json_is_integer(frequency) ||
+                      llabs(json_integer_value(frequency) / 2) > CLOCK_FREQUENCY_MAX_PPB / 2))
+        fields_refuse(fields, "frequency_ppb", frequency, "-1000000000..1000000000");
+    else
+        claim->frequency_ppb = json_integer_value(frequency);
+    if (effective && !json_is_number(effective) && !json_is_null(effective))
+        fields_refuse(fields, "effective_minus_wall_ms", effective, "a number");
+    claim->has_effective = json_is_number(effective);
+    claim->effective_minus_wall_ms = json_number_value(effective);
+}
 
 enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *reply,
                               struct error *err) {
@@ -19,13 +58,14 @@ enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *
     uint64_t receive_ns = 0, transmit_ns = 0, boot_ns = 0, max_error_ns = INT64_MAX;
     json_t *record = fields_open(&fields, "/v1/clock", text, len, err);
 
-    fields_wide(&fields, "receive_ns", INT64_MAX, &receive_ns);
-    fields_wide(&fields, "transmit_ns", INT64_MAX, &transmit_ns);
-    fields_wide(&fields, "boot_ns", INT64_MAX, &boot_ns);
+    fields_wide(&fields, "receive_ns", TIME_MAX_NS, &receive_ns);
+    fields_wide(&fields, "transmit_ns", TIME_MAX_NS, &transmit_ns);
+    fields_wide(&fields, "boot_ns", TIME_MAX_NS, &boot_ns);
     fields_wide_or_null(&fields, "max_error_ns", INT64_MAX, &max_error_ns, &read.knows_error);
     fields_flag(&fields, "synchronized", &read.synchronized);
     if (fields_has(&fields, "wants_confirmation"))
         fields_flag(&fields, "wants_confirmation", &read.wants_confirmation);
+    read_claim(&fields, read.synchronized, &read.claim);
     json_decref(record);
     if (fields.status != STATUS_OK)
         return fields.status;

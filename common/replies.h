@@ -6,16 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/skew.h"
 #include "common/status.h"
 
-/* GET /v1/clock: the physical clock, ns since the Unix epoch. */
+/* GET /v1/clock: the physical clock, ns since the Unix epoch, up to INT64_MAX / 2 (the year 2116), so
+ * that differences fit. */
 struct clock_reply {
     int64_t receive_ns, transmit_ns;
     int64_t boot_ns;
-    bool synchronized;       /* as its kernel says */
-    bool knows_error;        /* else max_error_ns was null, and is INT64_MAX here */
-    int64_t max_error_ns;    /* the bound on its error, as the worker claims it */
-    bool wants_confirmation; /* stepped, and not confirmed since: no witness; may be missing */
+    bool synchronized;        /* as its kernel says */
+    bool knows_error;         /* else max_error_ns was null, and is INT64_MAX here */
+    int64_t max_error_ns;     /* the bound on its error, as the worker claims it */
+    bool wants_confirmation;  /* stepped, and not confirmed since: no witness; may be missing */
+    struct clock_claim claim; /* may be missing, all or in part */
 };
 enum status clock_reply_parse(const char *text, size_t len, struct clock_reply *reply,
                               struct error *err);

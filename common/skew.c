@@ -103,9 +103,11 @@ enum skew_verdict skew_judge(const struct skew_facts *facts) {
     if (facts->has_offset)
         verdict = skew_judge_distance(skew_between(&facts->skew, &reference));
     /* Nothing disciplines an unsynchronized clock, so what the kernel claims for it is no bound. */
-    if (facts->synchronized)
+    if (!facts->synchronized)
+        verdict = worse(verdict, SKEW_WARN);
+    else if (facts->has_claim)
         verdict = worse(verdict, above(facts->claimed_error_ns, 250 * NS_PER_MS, 1000 * NS_PER_MS));
-    else
+    if (facts->claim_false)
         verdict = worse(verdict, SKEW_WARN);
     if (facts->has_horizon) {
         if (facts->horizon_lead_ms < 0)

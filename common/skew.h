@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/clock.h"
+
 #define SKEW_PROBES 8 /* the one with the least delay counts */
 
 /* The four timestamps of one exchange, ns since the Unix epoch. */
@@ -51,20 +53,42 @@ struct skew_facts {
     bool has_offset;          /* there is a reference to measure against */
     struct skew skew;         /* from the reference */
     bool synchronized;        /* as its kernel says */
+    bool has_claim;           /* it knows its error */
+    bool claim_false;         /* which is proven wrong */
     int64_t claimed_error_ns; /* as its kernel says; means something only when synchronized */
     bool has_horizon;         /* it holds a machine ID */
     int64_t horizon_lead_ms;  /* how far the least of its horizons lies ahead of now */
 };
 /* |offset| - bound above 100 ms WARN, above 500 ms CRIT; claimed error above 250 ms WARN, above 1 s
- * CRIT; not synchronized WARN; horizon lead below 10 s WARN, below 0 CRIT; not heard UNKNOWN. */
+ * CRIT; a claim proven false WARN; not synchronized WARN; horizon lead below 10 s WARN, below 0 CRIT; not heard UNKNOWN. */
 enum skew_verdict skew_judge(const struct skew_facts *facts);
 /* The verdict on a distance alone, for fleets too small to say who is wrong. */
 enum skew_verdict skew_judge_distance(struct skew_distance distance);
 
+#define CLOCK_SOURCE_MAX 24 /* with the NUL, as below */
+#define CLOCK_STATE_MAX 24
+#define CLOCK_DISTRUST_MAX 160
+#define CLOCK_FREQUENCY_MAX_PPB INT64_C(1000000000)
+
+/* What a worker says of its own clock, beside its bound. */
+struct clock_claim {
+    char source[CLOCK_SOURCE_MAX];     /* of the bound: "kernel", "chrony"; "": it does not say */
+    bool trusted;                      /* it takes the bound for one */
+    char distrust[CLOCK_DISTRUST_MAX]; /* why not; "" */
+    int64_t frequency_ppb;             /* by which its kernel corrects the clock */
+    bool has_effective;
+    double effective_minus_wall_ms; /* what dates IDs, from the physical clock */
+    char state[CLOCK_STATE_MAX];    /* of the worker: "SERVING"; "": it does not say */
+};
+
 /* What a worker's clock said when it was last asked (prober.h). */
 struct clock_reading {
-    bool heard;       /* it answered; else nothing below counts but reason */
-    struct skew skew; /* from the asker's clock */
+    bool heard;             /* it answered; else nothing below counts but reason and the counters */
+    struct skew skew;       /* from the asker's clock */
+    int64_t sent_boot_ns;   /* the asker's boot clock when the exchange that tells it began */
+    struct instant_ns peer; /* the other's clocks in its last answer; zeroed: it gave none */
+    struct clock_claim claim;
+    unsigned exchanges, dropped, cold; /* answered; of these in vain, and over a new connection */
     bool synchronized;
     bool knows_error;        /* else max_error_ns is INT64_MAX and no claim */
     int64_t max_error_ns;    /* as it claims */

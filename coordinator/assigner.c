@@ -12,6 +12,7 @@
 #define RETRY_MS 1000u      /* after etcd gave no good answer */
 #define SETTLE_MS 2000u     /* so long an answer waits for the clocks of others who just came */
 #define ASK_AGAIN_MS 10000u /* for what somebody has to put right first */
+#define CONFIRM_MS 60000u   /* so long a clock that was stepped counts as confirmed */
 
 struct assigner {
     struct assigner_config config;
@@ -27,6 +28,7 @@ struct errand {
     char key[KEY_MAX];
     char *value;
     bool for_clock; /* refused because of the worker's clock */
+    bool confirms;  /* it orders that the worker's clock is right, and answers nothing */
 };
 
 struct assigner *assigner_new(const struct assigner_config *config) {
@@ -184,8 +186,13 @@ static void on_written(void *arg, const struct error *err, const struct etcd_txn
             log_repeat_failed(&assigner->trouble, now, "assign", "cannot answer", err->message);
     } else if (result->succeeded) {
         log_repeat_ended(&assigner->trouble, now, "assign", "answers again");
-        log_answer(member);
-        count(assigner, errand);
+        if (errand->confirms) {
+            member->clock_confirmed = true;
+            assigner->stats.clocks_confirmed_total++;
+        } else {
+            log_answer(member);
+            count(assigner, errand);
+        }
         cluster_apply(cluster, errand->key, errand->value, strlen(errand->value), member->lease,
                       now);
     } else {
@@ -198,14 +205,16 @@ static void on_written(void *arg, const struct error *err, const struct etcd_txn
     free(errand);
 }
 
-static void write_answer(struct assigner *assigner, struct member *member, bool for_clock) {
+static void write_assign(struct assigner *assigner, struct member *member, bool for_clock,
+                         bool confirms) {
     const struct etcd *etcd = &assigner->config.etcd;
     const struct keys *keys = &assigner->config.cluster->keys;
     struct errand *errand = allocate(1, sizeof *errand);
     struct etcd_compare compares[2];
     struct etcd_op put, reads[2];
 
-    *errand = (struct errand){.assigner = assigner, .member = member, .for_clock = for_clock};
+    *errand = (struct errand){
+        .assigner = assigner, .member = member, .for_clock = for_clock, .confirms = confirms};
     errand->value = assign_format(&member->offered, member->assign_value);
     keys_assign(keys, member->instance, errand->key);
     compares[0] = (struct etcd_compare){.kind = ETCD_VALUE_EQUAL,
@@ -252,12 +261,94 @@ static void answer(struct assigner *assigner, struct member *member) {
         if (!for_clock)
             choose(assigner, member, assign);
     }
-    write_answer(assigner, member, for_clock);
+    write_assign(assigner, member, for_clock, false);
+}
+
+/* ---- a clock that was stepped ---- */
+
+/* The time that all agree on who have no doubt of their own, this worker among them.  Enough are three
+ * and more; or the two of us, when there is nobody else to ask. */
+static bool agrees(const struct assigner *assigner, const struct member *member,
+                   struct consensus *consensus) {
+    const struct cluster *cluster = assigner->config.cluster;
+    int64_t allowed_ns = (int64_t)cluster->meta.max_offset_ms * 1000000;
+    struct skew *heard = allocate(cluster->n_members + 1, sizeof *heard);
+    struct skew skew = {0, 0};
+    size_t n = 1, others = 0; /* our own */
+    bool known = clocks_skew(assigner->config.clocks, member, &skew);
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct member *other = cluster->members[i];
+
+        if (!other->has_node)
+            continue;
+        others += other != member;
+        if (other == member ||
+            (!other->node.clock_unconfirmed && !other->reading.wants_confirmation))
+            n += clocks_skew(assigner->config.clocks, other, &heard[n]);
+    }
+    *consensus = consensus_find(heard, n, allowed_ns);
+    free(heard);
+    if (!known || !consensus->found)
+        return false;
+    if (!consensus->firm && (others > 0 || consensus->used != 2 || consensus->agree != 2))
+        return false;
+    skew = consensus_offset(consensus, &skew);
+    return llabs(skew.offset_ns) + skew.bound_ns <= allowed_ns;
+}
+
+/* Its clock as it is after the step: asked after we heard of it. */
+static bool asked_since(struct assigner *assigner, struct member *member, uint64_t now) {
+    uint64_t sent_ms = (uint64_t)(member->reading.sent_boot_ns / 1000000);
+
+    if (member->reading.heard && sent_ms > member->unconfirmed_boot_ms)
+        return true;
+    if (member->reading.heard || now - member->reading.boot_ms >= RETRY_MS)
+        clocks_ask(assigner->config.clocks, member);
+    return false;
+}
+
+/* A worker whose clock was stepped asks whether its new time is right.  A yes is an order that holds for
+ * a while, each time a later one; there is no no. */
+static void confirm_clock(struct assigner *assigner, struct member *member) {
+    struct instant now = clock_now(&assigner->config.clock);
+    struct consensus consensus;
+    uint64_t until_ms;
+    int64_t now_ms;
+
+    if (!member->node.clock_unconfirmed) {
+        member->unconfirmed_boot_ms = 0;
+        member->clock_confirmed = false;
+        return;
+    }
+    if (member->unconfirmed_boot_ms == 0)
+        member->unconfirmed_boot_ms = now.boot_ms;
+    if (member->assigning || now.boot_ms < member->not_before_boot_ms ||
+        !asked_since(assigner, member, now.boot_ms) || !agrees(assigner, member, &consensus))
+        return;
+    now_ms = (int64_t)now.wall_ms + consensus.reference_ns / 1000000;
+    if (now_ms < 0 || (uint64_t)now_ms > RECORD_WALL_MAX_MS - CONFIRM_MS)
+        return;
+    until_ms = (uint64_t)now_ms + CONFIRM_MS;
+    if (member->clock_confirmed && member->assign.clock_ok_until_ms + CONFIRM_MS / 2 > until_ms)
+        return;
+    if (until_ms <= member->assign.clock_ok_until_ms)
+        until_ms = member->assign.clock_ok_until_ms + 1;
+    if (until_ms > RECORD_WALL_MAX_MS)
+        return;
+    member->offered = member->assign;
+    member->offered.clock_ok_until_ms = until_ms;
+    log_info("clock", "confirmed", LOG_STR("identity", member->node.identity),
+             LOG_STR("instance", member->instance), LOG_U64("until_ms", until_ms));
+    write_assign(assigner, member, false, true);
 }
 
 void assigner_consider(struct assigner *assigner, struct member *member) {
     uint64_t now = clock_now(&assigner->config.clock).boot_ms;
 
+    if (member->has_node && assigner->config.cluster->has_meta &&
+        election_leads(assigner->config.election))
+        confirm_clock(assigner, member);
     if (!member->has_node || member->node.missing == 0 || member->assigning ||
         member->assign.attempt == member->node.attempt || now < member->not_before_boot_ms)
         return;

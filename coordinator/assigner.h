@@ -33,7 +33,8 @@ void assigner_tick(struct assigner *assigner);
 struct assigner_stats {
     uint64_t assigned_total; /* requests answered with machine IDs */
     uint64_t refused_total;
-    uint64_t skew_refused_total; /* of these: for their clock */
+    uint64_t skew_refused_total;     /* of these: for their clock */
+    uint64_t clocks_confirmed_total; /* orders that a clock that was stepped is right */
 };
 const struct assigner_stats *assigner_stats(const struct assigner *assigner);
 

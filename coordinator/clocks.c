@@ -6,25 +6,31 @@
 #include "common/allocate.h"
 #include "common/prober.h"
 
+/* Many exchanges at a time make each of them slower, and its bound wider; those who were silent last
+ * time, and may be again until the time-out, must not keep the others waiting. */
 #define AT_A_TIME 16u
+#define SILENT_AT_A_TIME 48u
+
+#define NS_PER_MS 1000000
 
 struct clocks {
     struct clocks_config config;
     struct clock_watch watch;
-    unsigned asking;
-    int64_t rate_ppb; /* by how much two clocks may drift apart */
+    unsigned asking, asking_silent;
+    int64_t frequency_ppb; /* by which our own kernel corrects its clock */
+    struct clocks_stats stats;
 };
 
 struct question {
     struct clocks *clocks;
     struct member *member;
+    bool silent; /* it was, the last time */
 };
 
 struct clocks *clocks_new(const struct clocks_config *config) {
     struct clocks *clocks = allocate(1, sizeof *clocks);
 
     clocks->config = *config;
-    clocks->rate_ppb = TRACK_RATE_PPB;
     return clocks;
 }
 
@@ -32,23 +38,84 @@ void clocks_free(struct clocks *clocks) {
     free(clocks);
 }
 
+const struct clocks_stats *clocks_stats(const struct clocks *clocks) {
+    return &clocks->stats;
+}
+
+int64_t clocks_rate_ppb(const struct clocks *clocks) {
+    return TRACK_RATE_PPB + llabs(clocks->frequency_ppb);
+}
+
+static int64_t rate_ppb(const struct clocks *clocks, const struct member *member) {
+    return clocks_rate_ppb(clocks) + llabs(member->reading.claim.frequency_ppb);
+}
+
+static void count(struct clocks *clocks, const struct clock_reading *reading) {
+    struct clocks_stats *stats = &clocks->stats;
+
+    stats->probes_total++;
+    stats->failures_total += !reading->heard;
+    stats->exchanges_total += reading->exchanges;
+    stats->dropped_total += reading->dropped;
+    stats->cold_total += reading->cold;
+}
+
+/* One that does not answer has still said what it said of itself. */
+static void note(struct member *member, const struct clock_reading *reading) {
+    struct clock_reading last = member->reading;
+
+    member->reading = *reading;
+    if (reading->exchanges > 0)
+        return;
+    member->reading.synchronized = last.synchronized;
+    member->reading.knows_error = last.knows_error;
+    member->reading.max_error_ns = last.max_error_ns;
+    member->reading.claim = last.claim;
+}
+
+/* Takes in what the member's clock said. */
+static void take(struct clocks *clocks, struct member *member) {
+    const struct clock_reading *reading = &member->reading;
+
+    if (reading->exchanges > 0 && clock_watch_step(&member->clock, reading->peer) != 0) {
+        clocks->stats.steps_total++;
+        track_reset(&member->track);
+    }
+    if (!reading->heard)
+        return;
+    member->heard_boot_ms = reading->boot_ms;
+    if (!track_add(&member->track, &(struct track_sample){reading->skew, reading->sent_boot_ns},
+                   rate_ppb(clocks, member)))
+        clocks->stats.contradictions_total++;
+}
+
 static void on_probed(void *arg, const struct clock_reading *reading) {
     struct question *question = arg;
     struct clocks *clocks = question->clocks;
     struct member *member = question->member;
 
-    clocks->asking--;
+    if (question->silent)
+        clocks->asking_silent--;
+    else
+        clocks->asking--;
     member->probing = false;
-    member->reading = *reading;
-    if (reading->heard)
-        track_add(&member->track,
-                  &(struct track_sample){reading->skew, (int64_t)reading->boot_ms * 1000000},
-                  clocks->rate_ppb);
+    note(member, reading);
     member->probed_attempt = member->probing_attempt;
+    count(clocks, reading);
+    /* Our own clock was stepped since it was asked: then this is of another clock. */
+    if (clock_watch_step(&clocks->watch, clock_now_ns(&clocks->config.clock)) != 0)
+        clocks_void(clocks);
+    else
+        take(clocks, member);
     clocks->config.measured(clocks->config.arg, member);
     member->busy--;
     cluster_release(clocks->config.cluster, member);
     free(question);
+}
+
+static bool has_room(const struct clocks *clocks, const struct member *member) {
+    return member->reading.heard ? clocks->asking < AT_A_TIME
+                                 : clocks->asking_silent < SILENT_AT_A_TIME;
 }
 
 static void start(struct clocks *clocks, struct member *member) {
@@ -63,12 +130,15 @@ static void start(struct clocks *clocks, struct member *member) {
         return;
     }
     question = allocate(1, sizeof *question);
-    *question = (struct question){clocks, member};
-    clocks->asking++;
+    *question = (struct question){clocks, member, !member->reading.heard};
+    if (question->silent)
+        clocks->asking_silent++;
+    else
+        clocks->asking++;
     member->probing = true;
     member->busy++;
     probe_clock(clocks->config.client, clocks->config.clock, member->node.addresses.http,
-                CLOCKS_TIMEOUT_MS, on_probed, question);
+                clocks->config.timeout_ms, on_probed, question);
 }
 
 static bool due(const struct clocks *clocks, const struct member *member, uint64_t now) {
@@ -78,19 +148,31 @@ static bool due(const struct clocks *clocks, const struct member *member, uint64
            now - member->reading.boot_ms >= clocks->config.probe_interval_ms;
 }
 
+void clocks_void(struct clocks *clocks) {
+    struct cluster *cluster = clocks->config.cluster;
+
+    clocks->stats.own_steps_total++;
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        cluster->members[i]->reading = (struct clock_reading){
+            .heard = false, .reason = "the asker's own clock was stepped"};
+        track_reset(&cluster->members[i]->track);
+    }
+}
+
 void clocks_tick(struct clocks *clocks) {
     struct cluster *cluster = clocks->config.cluster;
     struct instant_ns now_ns = clock_now_ns(&clocks->config.clock);
     uint64_t now = clock_now(&clocks->config.clock).boot_ms;
+    struct clock_quality quality;
+    struct error unknown;
 
-    if (clock_watch_step(&clocks->watch, now_ns) != 0) {
-        for (size_t i = 0; i < cluster->n_members; i++) {
-            cluster->members[i]->reading = (struct clock_reading){.heard = false};
-            track_reset(&cluster->members[i]->track);
-        }
-    }
-    for (size_t i = 0; i < cluster->n_members && clocks->asking < AT_A_TIME; i++) {
-        if (due(clocks, cluster->members[i], now))
+    if (clock_watch_step(&clocks->watch, now_ns) != 0)
+        clocks_void(clocks);
+    if (clocks->config.clock.quality &&
+        clock_quality(&clocks->config.clock, &quality, &unknown) == STATUS_OK)
+        clocks->frequency_ppb = quality.frequency_ppb;
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        if (due(clocks, cluster->members[i], now) && has_room(clocks, cluster->members[i]))
             start(clocks, cluster->members[i]);
     }
 }
@@ -99,8 +181,28 @@ void clocks_ask(struct clocks *clocks, struct member *member) {
     if (member->probing)
         return;
     member->probe_wanted = true;
-    if (clocks->asking < AT_A_TIME)
+    if (has_room(clocks, member))
         start(clocks, member);
+}
+
+void clocks_ask_all(struct clocks *clocks) {
+    struct cluster *cluster = clocks->config.cluster;
+
+    for (size_t i = 0; i < cluster->n_members; i++)
+        cluster->members[i]->probe_wanted = cluster->members[i]->has_node;
+    clocks_tick(clocks);
+}
+
+bool clocks_idle(const struct clocks *clocks) {
+    const struct cluster *cluster = clocks->config.cluster;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct member *member = cluster->members[i];
+
+        if (member->probing || (member->has_node && member->probe_wanted))
+            return false;
+    }
+    return clocks->asking + clocks->asking_silent == 0;
 }
 
 static bool asked_lately(const struct member *member, uint64_t now) {
@@ -121,8 +223,9 @@ bool clocks_all_asked(const struct clocks *clocks) {
 bool clocks_skew(const struct clocks *clocks, const struct member *member, struct skew *skew) {
     struct instant_ns now = clock_now_ns(&clocks->config.clock);
 
-    return member->reading.heard && asked_lately(member, (uint64_t)(now.boot_ns / 1000000)) &&
-           track_at(&member->track, now.boot_ns, clocks->rate_ppb, skew);
+    return member->heard_boot_ms != 0 &&
+           (uint64_t)(now.boot_ns / NS_PER_MS) - member->heard_boot_ms <= CLOCKS_FRESH_MS &&
+           track_at(&member->track, now.boot_ns, rate_ppb(clocks, member), skew);
 }
 
 struct consensus clocks_consensus(const struct clocks *clocks, uint64_t allowed_ms) {
@@ -137,7 +240,15 @@ struct consensus clocks_consensus(const struct clocks *clocks, uint64_t allowed_
         if (member->has_node && clocks_skew(clocks, member, &heard[n]))
             n++;
     }
-    consensus = consensus_find(heard, n, (int64_t)allowed_ms * 1000000);
+    consensus = consensus_find(heard, n, (int64_t)allowed_ms * NS_PER_MS);
     free(heard);
     return consensus;
+}
+
+void clocks_survey(const struct clocks *clocks, struct survey *survey) {
+    survey_take(survey, clocks->config.cluster,
+                &(struct survey_config){.now = clock_now_ns(&clocks->config.clock),
+                                        .fresh_ms = CLOCKS_FRESH_MS,
+                                        .rate_ppb = clocks_rate_ppb(clocks),
+                                        .own = true});
 }

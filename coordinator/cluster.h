@@ -41,15 +41,19 @@ struct member {
     /* A coordinator's work with it.  A member stays while busy is above 0. */
     unsigned busy;
     struct clock_reading reading;
-    struct track track; /* of what was heard, from our own clock */
+    struct track track;       /* of what was heard, from our own clock */
+    struct clock_watch clock; /* of its wall and boot clocks, from one reading to the next */
+    uint64_t heard_boot_ms;   /* when it was last heard, by our boot clock; 0: never */
     struct pulse_reading pulse;
     bool asking_pulse;
     bool probing, probe_wanted;
     uint64_t probing_attempt; /* node.attempt when the clock was last asked ... */
     uint64_t probed_attempt;  /* ... and when it was last heard, or not */
     bool assigning;
-    uint64_t not_before_boot_ms; /* of the next try to assign */
-    struct assign offered;       /* while assigning: what is being written */
+    uint64_t not_before_boot_ms;  /* of the next try to assign */
+    struct assign offered;        /* while assigning: what is being written */
+    uint64_t unconfirmed_boot_ms; /* since when its clock waits to be confirmed; 0: it does not */
+    bool clock_confirmed;         /* and we did, since then */
 };
 
 struct cluster {

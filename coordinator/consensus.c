@@ -121,3 +121,23 @@ bool consensus_refuses(const struct consensus *consensus, const struct skew *clo
 
     return consensus->firm && skew_between(clock, &reference).at_least_ns > allowed_ns;
 }
+
+struct consensus_claims consensus_of_claims(const struct skew *claims, size_t n) {
+    struct consensus_claims most = {.found = false};
+    struct edge *edges;
+    struct shared shared;
+
+    if (n < CONSENSUS_QUORUM)
+        return most;
+    edges = allocate(2 * n, sizeof *edges);
+    shared = sweep(claims, n, 0, edges);
+    free(edges);
+    if (shared.most <= n / 2)
+        return most;
+    return (struct consensus_claims){true, shared.first_ns, shared.last_ns};
+}
+
+bool consensus_disproves(const struct consensus_claims *most, const struct skew *claim) {
+    return most->found && (claim->offset_ns - claim->bound_ns > most->latest_ns ||
+                           claim->offset_ns + claim->bound_ns < most->earliest_ns);
+}

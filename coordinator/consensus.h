@@ -40,4 +40,14 @@ struct skew consensus_offset(const struct consensus *consensus, const struct ske
 bool consensus_refuses(const struct consensus *consensus, const struct skew *clock,
                        int64_t allowed_ns);
 
+/* Marzullo's own: where most of the intervals that clocks claim for themselves meet.  claims: from
+ * the asker's clock, bound_ns the measurement's and the clock's own together, up to INT64_MAX / 4. */
+struct consensus_claims {
+    bool found;                     /* of three and more, more than half meet */
+    int64_t earliest_ns, latest_ns; /* the truth lies between, if most claims are true */
+};
+struct consensus_claims consensus_of_claims(const struct skew *claims, size_t n);
+/* Most clocks exclude every time that this claim allows. */
+bool consensus_disproves(const struct consensus_claims *most, const struct skew *claim);
+
 #endif

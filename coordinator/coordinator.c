@@ -25,7 +25,6 @@
 #include "coordinator/page.h"
 #include "coordinator/pulse.h"
 #include "coordinator/raiser.h"
-#include "coordinator/report.h"
 #include "coordinator/rollback.h"
 #include "coordinator/skew_history.h"
 #include "coordinator/web.h"
@@ -157,25 +156,23 @@ static void look_at_tokens(struct coordinator *self) {
 
 static void note_history(struct coordinator *self) {
     const struct cluster *cluster = self->cluster;
-    struct consensus consensus;
+    struct survey survey;
 
     if (!cluster->has_meta || !skew_history_due(self->history, boot_now(self)))
         return;
-    consensus = clocks_consensus(self->clocks, cluster->meta.max_offset_ms);
-    for (size_t i = 0; i < cluster->n_members; i++) {
-        const struct member *member = cluster->members[i];
-        uint16_t held[MACHINE_IDS];
-        struct skew skew;
-        bool known;
+    clocks_survey(self->clocks, &survey);
+    for (size_t i = 0; i < survey.n; i++) {
+        const struct survey_node *node = &survey.nodes[i];
+        struct skew skew = {0, 0};
+        bool known = node->facts.heard && survey.consensus.found;
 
-        if (!member->has_node)
-            continue;
-        known = consensus.found && clocks_skew(self->clocks, member, &skew);
+        /* Also where two clocks differ and nobody can be accused: from the middle between them. */
         if (known)
-            skew = consensus_offset(&consensus, &skew);
-        skew_history_add(self->history, member->instance, member->node.identity, held,
-                         report_held_by(cluster, member->instance, held), known ? &skew : NULL);
+            skew = consensus_offset(&survey.consensus, &node->skew);
+        skew_history_add(self->history, node->member->instance, node->member->node.identity,
+                         node->machine_ids, node->n_machine_ids, known ? &skew : NULL);
     }
+    survey_done(&survey);
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -372,6 +369,7 @@ static void make_parts(struct coordinator *self) {
         .clock = config->clock,
         .cluster = self->cluster,
         .probe_interval_ms = config->probe_interval_ms,
+        .timeout_ms = CLOCKS_TIMEOUT_MS,
         .measured = on_measured,
         .arg = self,
     });
@@ -491,7 +489,7 @@ static enum status open_tokens(struct coordinator *self, struct error *err) {
 enum status coordinator_run(const struct coordinator_config *config, struct error *err) {
     struct coordinator *self = allocate(1, sizeof *self);
     unsigned connections = CONNECTIONS_MAX;
-    struct http_config client = {0};
+    struct http_config client = {.max_active = 80}; /* 64 probes, and what else there is */
     struct http_server_config server = {.max_body_bytes = 65536,
                                         .max_header_bytes = 16384,
                                         .request_timeout_ms = 10000,

@@ -48,6 +48,10 @@ struct ctl_values {
     int sort;
     bool history_given;
     uint64_t history;
+    /* skew */
+    int from;
+    bool watch, wait_ok, csv, top_given;
+    uint64_t interval_ms, wait_ms, top;
     /* audit */
     bool offline;
     uint64_t memory_mib, show;

@@ -1,315 +1,310 @@
 /* snowfleetctl skew: asks every worker's clock and says how far they are apart.  Needs no
  * coordinator. */
-#include <inttypes.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/allocate.h"
-#include "common/decimal.h"
 #include "common/fields.h"
-#include "coordinator/consensus.h"
+#include "coordinator/clocks.h"
 #include "coordinator/ctl.h"
-#include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
-#include "common/prober.h"
-#include "coordinator/report.h"
+#include "coordinator/ctl_skew.h"
+#include "coordinator/survey.h"
 
-#define SCHEMA 1
-#define TIMEOUT_MS 2000u
-#define AT_A_TIME 16u
+#define TIMEOUT_MS 2000u /* of one exchange with a worker */
+#define LEADER_MS 1500u  /* of asking the leader */
+#define FRESH_MS 30000u  /* as in the coordinator */
+#define WAIT_OK_MS 1000u /* between two rounds of --wait-ok */
 
-static const struct option options[] = {{.name = NULL}};
+enum skew_from { FROM_PROBES, FROM_COORDINATOR };
+static const char *const froms[] = {
+    [FROM_PROBES] = "probes", [FROM_COORDINATOR] = "coordinator", NULL};
 
-struct node_skew {
-    const struct member *member;
-    bool has_machine_id;
-    uint16_t machine_id; /* the lowest that it holds */
-    struct clock_reading reading;
-    struct skew_facts facts;
-    enum skew_verdict verdict;
+static const struct option options[] = {
+    {.name = "from",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct ctl_values, from),
+     .argument = "probes|coordinator",
+     .fallback = "probes",
+     .choices = froms,
+     .help =
+         "Who measures: this program, now, or the leader, which does so all the time (its report "
+         "can be as old as its --probe-interval)."},
+    {.name = "watch",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct ctl_values, watch),
+     .help = "Measures again and again until it is interrupted; drift is then known without a "
+             "coordinator too.  With json: one report a line."},
+    {.name = "interval",
+     .type = OPTION_DURATION,
+     .offset = offsetof(struct ctl_values, interval_ms),
+     .argument = "DURATION",
+     .fallback = "2s",
+     .min = 200,
+     .max = 3600000,
+     .help = "From the end of one round of --watch to the next."},
+    {.name = "wait-ok",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct ctl_values, wait_ok),
+     .help =
+         "Measures until all is well (exit code 0), at most for --timeout; shows the last report."},
+    {.name = "timeout",
+     .type = OPTION_DURATION,
+     .offset = offsetof(struct ctl_values, wait_ms),
+     .argument = "DURATION",
+     .fallback = "1m",
+     .min = 1000,
+     .max = 86400000,
+     .help = "How long --wait-ok waits."},
+    {.name = "csv",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct ctl_values, csv),
+     .help = "One line for each node (RFC 4180), after a line of names; nothing else."},
+    {.name = "top",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct ctl_values, top),
+     .given_offset = offsetof(struct ctl_values, top_given),
+     .argument = "N",
+     .max = 1000000,
+     .help =
+         "Shows only the worst N nodes of the table; 0: all.  Without it: all, or as many as fit "
+         "into the terminal."},
+    {.name = NULL},
 };
 
-struct survey {
-    struct ctl_session *session;
-    struct node_skew *nodes;
-    size_t n, n_begun, n_heard;
-    unsigned asking;
-    bool done; /* all have been asked */
-
-    struct consensus consensus;
-    struct skew_distance fleet;
-    bool incomplete;
+struct skew_run {
+    struct ctl_session session;
+    const struct ctl_values *values;
+    struct clocks *clocks;
+    bool asked;   /* all that could be asked have been */
+    bool stopped; /* by a signal */
+    unsigned rounds;
 };
 
-/* ---- asking ---- */
+/* ---- measuring ---- */
 
-struct question {
-    struct survey *survey;
-    struct node_skew *node;
-};
+static void on_measured(void *arg, struct member *member) {
+    struct skew_run *run = arg;
 
-static void ask_next(struct survey *survey);
-
-static void on_probed(void *arg, const struct clock_reading *reading) {
-    struct question *question = arg;
-    struct survey *survey = question->survey;
-
-    question->node->reading = *reading;
-    free(question);
-    survey->asking--;
-    ask_next(survey);
+    (void)member;
+    clocks_tick(run->clocks); /* the next ones */
+    run->asked = clocks_idle(run->clocks);
 }
 
-static void ask_next(struct survey *survey) {
-    struct ctl_session *session = survey->session;
+static void ask_all(struct skew_run *run) {
+    clocks_ask_all(run->clocks);
+    run->asked = clocks_idle(run->clocks);
+    ctl_wait(&run->session, &run->asked);
+}
 
-    while (survey->n_begun < survey->n && survey->asking < AT_A_TIME) {
-        struct node_skew *node = &survey->nodes[survey->n_begun++];
-        struct question *question;
+/* NULL, and why, when the leader gives none. */
+static json_t *leaders_report(struct skew_run *run, struct error *err) {
+    struct ctl_session *session = &run->session;
+    char url[RECORD_ADDRESS_MAX + 32];
+    json_error_t at;
+    json_t *report = NULL;
+    char *body = NULL;
+    long status = 0;
 
-        if (!node->member->node.addresses.http[0]) {
-            snprintf(node->reading.reason, sizeof node->reading.reason, "no HTTP address");
+    if (!session->cluster->has_leader || !session->cluster->leader.addresses.http[0]) {
+        error_set(err, STATUS_NOT_FOUND, "no coordinator leads");
+        return NULL;
+    }
+    snprintf(url, sizeof url, "http://%s/v1/skew", session->cluster->leader.addresses.http);
+    if (ctl_get(session, url, LEADER_MS, &status, &body, err) == STATUS_OK) {
+        report = status == 200 ? json_loads(body, JSON_REJECT_DUPLICATES, &at) : NULL;
+        if (!report || json_integer_value(json_object_get(report, "schema")) != SURVEY_SCHEMA) {
+            error_set(err, STATUS_PROTOCOL, "the leader at %s gives no report (HTTP %ld)",
+                      session->cluster->leader.addresses.http, status);
+            json_decref(report);
+            report = NULL;
+        }
+    }
+    free(body);
+    return report;
+}
+
+static bool lacks_drift(const json_t *nodes) {
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        if (json_is_null(json_object_get(json_array_get(nodes, i), "drift_ppm")))
+            return true;
+    }
+    return false;
+}
+
+/* Drift takes time to be seen: whoever has watched knows it. */
+static void borrow_drift(struct skew_run *run, json_t *report) {
+    static const char *const fields[] = {"drift_ppm", "drift_bound_ppm"};
+    json_t *nodes = json_object_get(report, "nodes"), *known = json_object(), *leaders;
+    const json_t *theirs;
+    struct error err;
+
+    leaders = lacks_drift(nodes) ? leaders_report(run, &err) : NULL;
+    theirs = json_object_get(leaders, "nodes");
+    for (size_t i = 0; i < json_array_size(theirs); i++) {
+        json_t *node = json_array_get(theirs, i);
+        const char *instance = json_string_value(json_object_get(node, "instance"));
+
+        if (instance)
+            json_object_set(known, instance, node);
+    }
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        json_t *node = json_array_get(nodes, i);
+        const json_t *watched = json_object_get(
+            known, json_string_value(json_object_get(node, "instance")));
+
+        for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
+            json_t *number = json_object_get(watched, fields[f]);
+
+            if (json_is_number(number) && json_is_null(json_object_get(node, fields[f])))
+                json_object_set(node, fields[f], number);
+        }
+    }
+    json_decref(known);
+    json_decref(leaders);
+}
+
+static json_t *measure(struct skew_run *run) {
+    struct ctl_session *session = &run->session;
+    struct survey_config config = {.fresh_ms = FRESH_MS};
+    struct survey survey;
+    json_t *report;
+
+    ask_all(run);
+    config.now = clock_now_ns(&session->clock);
+    config.rate_ppb = clocks_rate_ppb(run->clocks);
+    survey_take(&survey, session->cluster, &config);
+    report = survey_json(&survey, session->cluster, session->cluster_name,
+                         clock_now(&session->clock).wall_ms, "snowfleetctl");
+    survey_done(&survey);
+    borrow_drift(run, report);
+    return report;
+}
+
+/* One round; NULL, and why, when it could not be done. */
+static json_t *look(struct skew_run *run, struct error *err) {
+    if (ctl_read_initialised(&run->session, err) != STATUS_OK)
+        return NULL;
+    return run->values->from == FROM_COORDINATOR ? leaders_report(run, err) : measure(run);
+}
+
+/* ---- one round, or many ---- */
+
+struct pause {
+    struct skew_run *run;
+    bool over;
+};
+
+static void on_pause_over(uv_timer_t *timer) {
+    struct pause *pause = timer->data;
+
+    pause->over = true;
+}
+
+static void on_signal(uv_signal_t *signal, int number) {
+    struct pause *pause = signal->data;
+
+    (void)number;
+    pause->over = pause->run->stopped = true;
+}
+
+/* Waits, unless a signal ends it. */
+static void rest(struct skew_run *run, uint64_t ms) {
+    uv_loop_t *loop = &run->session.loop;
+    struct pause pause = {run, false};
+    uv_signal_t signals[2];
+    uv_timer_t timer;
+
+    uv_timer_init(loop, &timer);
+    timer.data = &pause;
+    uv_timer_start(&timer, on_pause_over, ms, 0);
+    for (int i = 0; i < 2; i++) {
+        uv_signal_init(loop, &signals[i]);
+        signals[i].data = &pause;
+        uv_signal_start(&signals[i], on_signal, i ? SIGTERM : SIGINT);
+    }
+    ctl_wait(&run->session, &pause.over);
+    uv_close((uv_handle_t *)&timer, NULL);
+    for (int i = 0; i < 2; i++)
+        uv_close((uv_handle_t *)&signals[i], NULL);
+    uv_run(loop, UV_RUN_NOWAIT); /* the handles are on our stack */
+}
+
+/* Takes report, which is NULL when there is none, for the reason in err. */
+static int show(struct skew_run *run, json_t *report, const struct error *err) {
+    const struct ctl_values *values = run->values;
+    int code = SKEW_EXIT_INCOMPLETE;
+
+    if (!report) {
+        ctl_note("%s", err->message);
+        return code;
+    }
+    code = (int)json_integer_value(json_object_get(report, "exit_code"));
+    skew_show(report, &(struct skew_show){.form = values->csv                  ? SKEW_CSV
+                                                  : values->output != CTL_JSON ? SKEW_TABLE
+                                                  : values->watch              ? SKEW_JSON_LINE
+                                                                               : SKEW_JSON,
+                                          .again = run->rounds > 0,
+                                          .watch = values->watch,
+                                          .top = values->top_given ? values->top : SKEW_TOP_FIT});
+    run->rounds++;
+    json_decref(report);
+    return code;
+}
+
+static int run_rounds(struct skew_run *run) {
+    uint64_t end_ms = clock_now(&run->session.clock).boot_ms + run->values->wait_ms;
+    int code;
+
+    for (;;) {
+        struct error err = {.status = STATUS_OK};
+        json_t *report = look(run, &err);
+        bool last = !run->values->watch;
+
+        if (run->values->wait_ok)
+            last = run->stopped || clock_now(&run->session.clock).boot_ms >= end_ms ||
+                   (report && json_integer_value(json_object_get(report, "exit_code")) == 0);
+        if (run->values->wait_ok && !last) {
+            json_decref(report);
+            rest(run, WAIT_OK_MS);
             continue;
         }
-        question = allocate(1, sizeof *question);
-        *question = (struct question){survey, node};
-        survey->asking++;
-        probe_clock(session->client, session->clock, node->member->node.addresses.http, TIMEOUT_MS,
-                    on_probed, question);
+        code = show(run, report, &err);
+        if (last || fflush(stdout) != 0 || ferror(stdout))
+            return code;
+        rest(run, run->values->interval_ms);
+        if (run->stopped)
+            return code;
     }
-    survey->done = survey->n_begun == survey->n && survey->asking == 0;
-}
-
-static void ask_all(struct survey *survey) {
-    const struct cluster *cluster = survey->session->cluster;
-
-    survey->nodes = allocate(cluster->n_members, sizeof *survey->nodes);
-    for (size_t i = 0; i < cluster->n_members; i++) {
-        if (cluster->members[i]->has_node)
-            survey->nodes[survey->n++].member = cluster->members[i];
-    }
-    ask_next(survey);
-    ctl_wait(survey->session, &survey->done);
-}
-
-/* ---- judging ---- */
-
-static void compare_clocks(struct survey *survey) {
-    struct skew *heard = allocate(survey->n, sizeof *heard);
-
-    for (size_t i = 0; i < survey->n; i++) {
-        if (survey->nodes[i].reading.heard)
-            heard[survey->n_heard++] = survey->nodes[i].reading.skew;
-    }
-    survey->incomplete = survey->n_heard < survey->n || survey->n == 0;
-    survey->consensus = consensus_find(
-        heard, survey->n_heard, (int64_t)survey->session->cluster->meta.max_offset_ms * 1000000);
-    survey->fleet = skew_fleet(heard, survey->n_heard);
-    free(heard);
-}
-
-/* The machine IDs that it holds: the lowest, and how far the least of their horizons is ahead. */
-static void look_at_slots(const struct survey *survey, struct node_skew *node, uint64_t now_ms) {
-    const struct cluster *cluster = survey->session->cluster;
-    uint16_t held[MACHINE_IDS];
-    size_t n = report_held_by(cluster, node->member->instance, held);
-
-    for (size_t i = 0; i < n; i++) {
-        const struct slot *slot = &cluster->registry.slots[held[i]];
-        int64_t lead_ms;
-
-        if (!slot->has_horizon || slot->horizon.horizon_ms > INT64_MAX / 2)
-            continue;
-        lead_ms = (int64_t)slot->horizon.horizon_ms - (int64_t)now_ms;
-        if (!node->facts.has_horizon || lead_ms < node->facts.horizon_lead_ms)
-            node->facts.horizon_lead_ms = lead_ms;
-        node->facts.has_horizon = true;
-    }
-    node->has_machine_id = n > 0;
-    node->machine_id = n > 0 ? held[0] : 0;
-}
-
-/* Without a majority nobody is accused; but nobody is said to be right either, when they are
- * certainly apart. */
-static void judge(struct survey *survey, struct node_skew *node) {
-    struct skew_facts *facts = &node->facts;
-
-    facts->heard = node->reading.heard;
-    facts->has_offset = facts->heard && survey->consensus.majority;
-    if (facts->has_offset)
-        facts->skew = consensus_offset(&survey->consensus, &node->reading.skew);
-    facts->synchronized = node->reading.synchronized;
-    facts->claimed_error_ns = node->reading.max_error_ns;
-    node->verdict = skew_judge(facts);
-    if (!survey->consensus.majority && node->verdict != SKEW_CRIT &&
-        skew_judge_distance(survey->fleet) != SKEW_OK)
-        node->verdict = SKEW_UNKNOWN;
-}
-
-static int rank(const struct node_skew *node) {
-    static const int ranks[] = {
-        [SKEW_CRIT] = 0, [SKEW_UNKNOWN] = 1, [SKEW_WARN] = 2, [SKEW_OK] = 3};
-
-    return ranks[node->verdict];
-}
-
-static int worst_first(const void *a, const void *b) {
-    const struct node_skew *left = a, *right = b;
-    long long left_ns = llabs(left->facts.skew.offset_ns),
-              right_ns = llabs(right->facts.skew.offset_ns);
-
-    if (rank(left) != rank(right))
-        return rank(left) - rank(right);
-    if (left_ns != right_ns)
-        return left_ns > right_ns ? -1 : 1;
-    return strcmp(left->member->node.identity, right->member->node.identity);
-}
-
-static void judge_all(struct survey *survey, uint64_t measured_ms) {
-    /* Horizons are judged by the clocks' consensus, not by this machine's own. */
-    uint64_t now_ms = measured_ms;
-
-    if (survey->consensus.majority)
-        now_ms = (uint64_t)((int64_t)measured_ms + survey->consensus.reference_ns / 1000000);
-    for (size_t i = 0; i < survey->n; i++) {
-        look_at_slots(survey, &survey->nodes[i], now_ms);
-        judge(survey, &survey->nodes[i]);
-    }
-    qsort(survey->nodes, survey->n, sizeof *survey->nodes, worst_first);
-}
-
-/* ---- showing ---- */
-
-static const struct output_column columns[] = {
-    {"identity", "WORKER", false},
-    {"machine_id", "MACHINE ID", true},
-    {"offset_ms", "OFFSET MS", true},
-    {"bound_ms", "BOUND MS", true},
-    {"claimed_error_ms", "CLAIMED MS", true},
-    {"synchronized", "SYNCHRONIZED", false},
-    {"verdict", "VERDICT", false},
-    {"reason", "REASON", false},
-};
-
-static json_t *show_node(const struct node_skew *node) {
-    const struct skew_facts *facts = &node->facts;
-    bool heard = facts->heard;
-    json_t *object = json_object();
-
-    fields_put(object, "identity", report_text(node->member->node.identity));
-    fields_put(object, "machine_id",
-               node->has_machine_id ? fields_from_number(node->machine_id) : json_null());
-    fields_put(object, "offset_ms",
-               facts->has_offset ? report_ms(facts->skew.offset_ns) : json_null());
-    fields_put(object, "bound_ms", heard ? report_ms(node->reading.skew.bound_ns) : json_null());
-    fields_put(object, "claimed_error_ms",
-               heard ? report_ms(facts->claimed_error_ns) : json_null());
-    fields_put(object, "synchronized", heard ? json_boolean(facts->synchronized) : json_null());
-    fields_put(object, "verdict", json_string(skew_verdict_name(node->verdict)));
-    fields_put(object, "reason", report_text(heard ? "" : node->reading.reason));
-    return object;
-}
-
-static json_t *show(const struct survey *survey, uint64_t measured_ms) {
-    json_t *object = json_object(), *nodes = json_array(), *reference = json_null();
-    json_t *fleet = json_null();
-    char measured[32];
-
-    time_format(measured_ms, measured);
-    for (size_t i = 0; i < survey->n; i++)
-        fields_append(nodes, show_node(&survey->nodes[i]));
-    if (survey->consensus.majority) {
-        reference = json_object();
-        fields_put(reference, "agreeing", fields_from_number(survey->consensus.agree));
-        fields_put(reference, "heard", fields_from_number(survey->n_heard));
-        fields_put(reference, "from_here_ms", report_ms(survey->consensus.reference_ns));
-    }
-    if (survey->n_heard > 1) {
-        fleet = json_object();
-        fields_put(fleet, "at_least", report_ms(survey->fleet.at_least_ns));
-        fields_put(fleet, "at_most", report_ms(survey->fleet.at_most_ns));
-    }
-    fields_put(object, "schema", fields_from_number(SCHEMA));
-    fields_put(object, "measured_at", json_string(measured));
-    fields_put(object, "reference", reference);
-    fields_put(object, "nodes", nodes);
-    fields_put(object, "fleet_skew_ms", fleet);
-    fields_put(object, "incomplete", json_boolean(survey->incomplete));
-    return object;
-}
-
-/* What the table cannot say, in a sentence or two. */
-static void summarise(const struct survey *survey) {
-    double at_least = (double)survey->fleet.at_least_ns / 1e6;
-    double at_most = (double)survey->fleet.at_most_ns / 1e6;
-
-    if (survey->n == 0)
-        puts("no worker is registered");
-    else if (survey->n_heard < survey->n)
-        printf("incomplete: %zu of %zu workers did not answer\n", survey->n - survey->n_heard,
-               survey->n);
-    if (survey->n_heard < 2)
-        return;
-    if (survey->n_heard == 2)
-        printf("they differ by %.3f to %.3f ms; two clocks cannot say which of them is wrong\n",
-               at_least, at_most);
-    else if (!survey->consensus.majority)
-        printf("they differ by %.3f to %.3f ms; no majority agrees, so none is taken for right\n",
-               at_least, at_most);
-    else
-        printf("%zu of %zu agree; any two differ by at most %.3f ms, the worst by at least %.3f "
-               "ms\n",
-               survey->consensus.agree, survey->n_heard, at_most, at_least);
-}
-
-static int exit_code(const struct survey *survey) {
-    enum skew_verdict *verdicts = allocate(survey->n + 1, sizeof *verdicts);
-    int code;
-
-    for (size_t i = 0; i < survey->n; i++)
-        verdicts[i] = survey->nodes[i].verdict;
-    verdicts[survey->n] = survey->consensus.majority ? SKEW_OK : skew_judge_distance(survey->fleet);
-    code = skew_exit_code(verdicts, survey->n + 1, survey->incomplete);
-    free(verdicts);
-    return code;
-}
-
-static int report(struct ctl_session *session, const struct ctl_values *values) {
-    struct survey survey = {.session = session};
-    uint64_t measured_ms;
-    json_t *shown;
-    int code;
-
-    ask_all(&survey);
-    measured_ms = clock_now(&session->clock).wall_ms;
-    compare_clocks(&survey);
-    judge_all(&survey, measured_ms);
-    shown = show(&survey, measured_ms);
-    if (values->output == CTL_JSON) {
-        output_json(shown);
-    } else {
-        output_table(columns, sizeof columns / sizeof columns[0], json_object_get(shown, "nodes"));
-        summarise(&survey);
-        json_decref(shown);
-    }
-    code = exit_code(&survey);
-    free(survey.nodes);
-    return code;
 }
 
 static int run(const struct ctl_values *values, char *const *operands, struct error *err) {
-    struct ctl_session session;
-    int code = SKEW_EXIT_INCOMPLETE;
+    struct skew_run run = {.values = values};
+    int code;
 
     (void)operands;
-    if (ctl_open(&session, values, err) != STATUS_OK)
+    if (values->watch && values->wait_ok) {
+        error_set(err, STATUS_INVALID, "--watch and --wait-ok exclude each other");
         return CTL_USAGE;
-    if (ctl_read_initialised(&session, err) == STATUS_OK)
-        code = report(&session, values);
-    else
-        ctl_note("%s", err->message);
-    ctl_close(&session);
+    }
+    if (values->csv && values->output == CTL_JSON) {
+        error_set(err, STATUS_INVALID, "--csv and --output=json exclude each other");
+        return CTL_USAGE;
+    }
+    if (ctl_open(&run.session, values, err) != STATUS_OK)
+        return CTL_USAGE;
+    run.clocks = clocks_new(&(struct clocks_config){.client = run.session.client,
+                                                    .clock = run.session.clock,
+                                                    .cluster = run.session.cluster,
+                                                    .probe_interval_ms = UINT64_MAX,
+                                                    .timeout_ms = TIMEOUT_MS,
+                                                    .measured = on_measured,
+                                                    .arg = &run});
+    code = run_rounds(&run);
+    ctl_close(&run.session);
+    clocks_free(run.clocks);
     return code;
 }
 

@@ -92,11 +92,12 @@ bool track_at(const struct track *track, int64_t boot_ns, int64_t rate_ppb, stru
 }
 
 bool track_drift(const struct track *track, struct drift *drift) {
-    const struct track_sample *newest = &track->recent[track->n_recent - 1];
+    const struct track_sample *newest;
     bool found = false;
 
     if (track->n_recent == 0)
         return false;
+    newest = &track->recent[track->n_recent - 1];
     for (size_t i = 0; i < track->n_anchors; i++) {
         const struct track_sample *anchor = &track->anchors[i];
         int64_t elapsed_ns = newest->boot_ns - anchor->boot_ns;

@@ -1,6 +1,5 @@
 #include "coordinator/web.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "common/fields.h"
 #include "common/quote.h"
 #include "coordinator/fleet.h"
+#include "coordinator/metrics.h"
 #include "coordinator/openapi.h"
 #include "coordinator/report.h"
 
@@ -98,6 +98,23 @@ static void handle_status(struct web *web, struct http_exchange *exchange) {
     fields_put(self, "version", json_string(SNOWFLEET_VERSION));
     fields_put(object, "self", self);
     reply_json(exchange, 200, object, NULL);
+}
+
+static void handle_skew(struct web *web, struct http_exchange *exchange) {
+    struct survey survey;
+
+    if (!web->cluster->has_meta) {
+        reply_error(exchange, 503, "UNAVAILABLE",
+                    web->trouble[0] ? web->trouble : "meta has not been read yet", NULL, 1000,
+                    NULL);
+        return;
+    }
+    clocks_survey(web->clocks, &survey);
+    reply_json(exchange, 200,
+               survey_json(&survey, web->cluster, web->cluster_name, clock_now(&web->clock).wall_ms,
+                           web->instance),
+               NULL);
+    survey_done(&survey);
 }
 
 struct history_query {
@@ -190,101 +207,8 @@ static void handle_openapi(struct web *web, struct http_exchange *exchange) {
     reply(exchange, 200, JSON, allocate_copy(coordinator_openapi, coordinator_openapi_len), NULL);
 }
 
-/* ---- metrics ---- */
-
-static void head(FILE *out, const char *name, const char *type, const char *help) {
-    fprintf(out, "# HELP snowfleet_%s %s\n# TYPE snowfleet_%s %s\n", name, help, name, type);
-}
-
-static void counter(FILE *out, const char *name, uint64_t value, const char *help) {
-    head(out, name, "counter", help);
-    fprintf(out, "snowfleet_%s %" PRIu64 "\n", name, value);
-}
-
-static void gauge(FILE *out, const char *name, int64_t value, const char *help) {
-    head(out, name, "gauge", help);
-    fprintf(out, "snowfleet_%s %" PRId64 "\n", name, value);
-}
-
-static void write_cluster(FILE *out, const struct web *web, uint64_t now_ms) {
-    const struct cluster *cluster = web->cluster;
-    struct registry_counts slots;
-    int64_t workers = 0;
-
-    for (size_t i = 0; i < cluster->n_members; i++)
-        workers += cluster->members[i]->has_node;
-    gauge(out, "cluster_workers", workers, "Workers registered in etcd.");
-    gauge(out, "cluster_open", cluster->has_meta && cluster->meta.mode == META_OPEN,
-          "1 when machine IDs may be claimed; 0 when meta is missing or frozen.");
-    if (cluster->has_ceil && cluster->ceil_ms != CEILING_NONE)
-        gauge(out, "ceiling_lead_seconds", report_ceiling_lead_s(cluster, now_ms),
-              "How far horizons may still rise without a coordinator.");
-    if (!cluster->has_meta)
-        return;
-    registry_count(&cluster->registry, &cluster->meta, cluster->meta.quiet_time_ms, now_ms, &slots);
-    head(out, "slots", "gauge", "Machine IDs by state.");
-    fprintf(out,
-            "snowfleet_slots{state=\"held\"} %u\nsnowfleet_slots{state=\"cooling\"} %u\n"
-            "snowfleet_slots{state=\"free\"} %u\nsnowfleet_slots{state=\"ahead\"} %u\n"
-            "snowfleet_slots{state=\"reserved\"} %u\nsnowfleet_slots{state=\"absent\"} %u\n",
-            slots.held, slots.cooling, slots.free, slots.ahead, slots.reserved, slots.absent);
-}
-
-static void write_self(FILE *out, const struct web *web) {
-    const struct assigner_stats *assigner = assigner_stats(web->assigner);
-    const struct raiser_stats *raiser = raiser_stats(web->raiser);
-    const struct etcd_http_stats *etcd = etcd_http_stats(web->etcd);
-
-    head(out, "build_info", "gauge", "What this is; always 1.");
-    fprintf(out, "snowfleet_build_info{version=\"%s\"} 1\n", SNOWFLEET_VERSION);
-    gauge(out, "leader", election_leads(web->election), "1 when this coordinator leads.");
-    counter(out, "assignments_total", assigner->assigned_total,
-            "Requests answered with machine IDs.");
-    counter(out, "assignments_refused_total", assigner->refused_total,
-            "Requests for machine IDs that were refused.");
-    counter(out, "assignments_refused_for_clock_total", assigner->skew_refused_total,
-            "Of these: because of the worker's clock.");
-    counter(out, "evictions_total", evictor_stats(web->evictor)->evicted_total,
-            "Machine IDs taken back from stuck holders.");
-    counter(out, "ceiling_raises_total", raiser->raises_total, "Raises of the ceiling.");
-    gauge(out, "ceiling_alarm", raiser->alarm != CEILING_FINE,
-          "1 when the ceiling does not rest on three clocks that agree.");
-    gauge(out, "rollback", rollback_alarm(web->rollback)[0] != '\0',
-          "1 after etcd's history went back, until snowfleetctl recover has made a new era.");
-    gauge(out, "etcd_reachable", etcd->failures_in_row == 0, "1 when etcd's last answer was good.");
-    counter(out, "etcd_requests_total", etcd->requests, "Requests to etcd.");
-    counter(out, "etcd_failures_total", etcd->failures, "Requests to etcd that failed.");
-    counter(out, "etcd_unknown_total", etcd->unknown_outcomes,
-            "Writes to etcd whose outcome is unknown.");
-}
-
-/* The consensus is the leader's to form: others do not ask the clocks. */
-static void write_clocks(FILE *out, const struct web *web) {
-    const struct cluster *cluster = web->cluster;
-    struct consensus consensus;
-
-    if (!cluster->has_meta || !election_leads(web->election))
-        return;
-    consensus = clocks_consensus(web->clocks, cluster->meta.max_offset_ms);
-    gauge(out, "consensus_clocks", (int64_t)consensus.agree,
-          "Clocks that agree within the allowed offset, the leader's own among them.");
-    gauge(out, "consensus_firm", consensus.firm,
-          "1 when three and more clocks, and most of those heard, agree.");
-}
-
 static void handle_metrics(struct web *web, struct http_exchange *exchange) {
-    char *text = NULL;
-    size_t len;
-    FILE *out = open_memstream(&text, &len);
-
-    if (!out)
-        abort();
-    write_self(out, web);
-    write_clocks(out, web);
-    write_cluster(out, web, clock_now(&web->clock).wall_ms);
-    if (fclose(out) != 0)
-        abort();
-    reply(exchange, 200, METRICS, text, NULL);
+    reply(exchange, 200, METRICS, metrics_spell(web), NULL);
 }
 
 /* ---- routes ---- */
@@ -295,9 +219,13 @@ static const struct {
     const char *path;
     handler *handle;
 } routes[] = {
-    {"/livez", handle_live},       {"/readyz", handle_ready},
-    {"/metrics", handle_metrics},  {"/v1/openapi.json", handle_openapi},
-    {"/v1/status", handle_status}, {"/v1/skew/history", handle_history},
+    {"/livez", handle_live},
+    {"/readyz", handle_ready},
+    {"/metrics", handle_metrics},
+    {"/v1/openapi.json", handle_openapi},
+    {"/v1/status", handle_status},
+    {"/v1/skew", handle_skew},
+    {"/v1/skew/history", handle_history},
     {"/v1/fleet", handle_fleet},
 };
 

@@ -157,6 +157,9 @@ static void write_etcd(FILE *out, const struct worker_view *view) {
     gauge(out, "etcd_reachable", view->etcd_error[0] ? 0 : 1,
           "1 when etcd's last answer was good.");
     counter(out, "etcd_requests_total", view->etcd_requests_total, "Requests to etcd.");
+    head(out, "etcd_request_seconds_total", "counter", "Time that requests to etcd took.");
+    fprintf(out, "snowfleet_etcd_request_seconds_total %.6f\n",
+            (double)view->etcd_request_us / 1e6);
     counter(out, "etcd_failures_total", view->etcd_failures_total, "Requests to etcd that failed.");
     counter(out, "etcd_unknown_total", view->etcd_unknown_total,
             "Writes to etcd whose outcome is unknown.");

@@ -92,7 +92,7 @@ struct worker_view {
     /* The link to etcd. */
     char etcd_endpoint[256];
     char etcd_error[256]; /* "" when the last request was answered */
-    uint64_t etcd_requests_total, etcd_failures_total, etcd_unknown_total;
+    uint64_t etcd_requests_total, etcd_request_us, etcd_failures_total, etcd_unknown_total;
     struct view_clock clock;
     uint64_t published_boot_ms; /* set by view_publish: the control loop turned then */
 };

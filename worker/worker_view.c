@@ -56,6 +56,7 @@ static void look_at_etcd(const struct worker *worker, struct worker_view *view) 
         view->meta = worker->meta;
     view->rollback = worker->history.alarm[0] != '\0';
     view->etcd_requests_total = stats->requests;
+    view->etcd_request_us = stats->request_us;
     view->etcd_failures_total = stats->failures;
     view->etcd_unknown_total = stats->unknown_outcomes;
     snprintf(view->etcd_endpoint, sizeof view->etcd_endpoint, "%s", stats->endpoint);

@@ -1,7 +1,18 @@
 #!/usr/bin/env python3
 """The coordinator's continuous skew monitor, and its history."""
 
+import json
+import pathlib
+import random
+import struct
+import sys
+import threading
+import time
+
 import lib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import fault_proxy  # noqa: E402
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -51,6 +62,218 @@ def test_every_coordinator_keeps_a_history():
             reply = coordinators[0].get(f"/v1/skew/history?{bad}")
             lib.equal(reply.status, 400, bad)
             lib.equal(reply.json()["error"]["field"], bad.split("=")[0], bad)
+
+
+class Clock:
+    """The page of common/clock.h."""
+
+    def __init__(self, fleet, name):
+        self.path = fleet.folder / name
+        self.path.write_bytes(bytes(40))
+        self.sequence = 0
+
+    def set(self, offset_ns, rate_ppm=0):
+        with open(self.path, "r+b", buffering=0) as file:
+            def write(offset, value):
+                file.seek(offset)
+                file.write(struct.pack("=q", value))
+            write(0, self.sequence + 1)
+            write(8, offset_ns)
+            write(24, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+            write(32, rate_ppm)
+            self.sequence += 2
+            write(0, self.sequence)
+
+
+def metrics(daemon):
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+            for line in daemon.get("/metrics").body.splitlines() if line[0] != "#"}
+
+
+def skew(coordinator):
+    reply = coordinator.get("/v1/skew")
+    lib.equal(reply.status, 200, reply.body)
+    return {node["identity"]: node for node in reply.json()["nodes"]}
+
+
+def test_the_alarm_has_the_right_sign():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        coordinator = fleet.coordinator(*SHORT)
+        fleet.leader([coordinator])
+        clock = Clock(fleet, "clock")
+        workers = [fleet.worker(name=f"good-{n}") for n in range(3)]
+        bent = fleet.worker("--max-backward-wait=10s", f"--clock-file={clock.path}", name="bent")
+        for worker in [*workers, bent]:
+            worker.wait_ready()
+        for sign in (1, -1):
+            clock.set(sign * 3 * S)
+
+            def alarmed(sign=sign):
+                nodes = skew(coordinator)
+                node = nodes["bent"]
+                lib.equal((node["verdict"], node["falseticker"]), ("CRIT", True))
+                lib.check(abs(node["offset_ms"] - sign * 3000) <= node["bound_ms"] + 5, str(node))
+                word = "ahead of" if sign > 0 else "behind"
+                lib.check(any(word in note for note in node["notes"]), str(node["notes"]))
+                lib.equal([name for name in nodes if nodes[name]["verdict"] == "CRIT"], ["bent"])
+                values = metrics(coordinator)
+                offset = [values[name] for name in values
+                          if name.startswith("snowfleet_node_offset_seconds") and 'node="bent"' in name]
+                lib.check(len(offset) == 1 and abs(offset[0] - sign * 3) < 0.5, str(offset))
+                lib.equal(values["snowfleet_skew_falsetickers"], 1)
+                return True
+            lib.wait_until(alarmed, 20, f"the alarm for {sign * 3} s")
+        lib.check(metrics(coordinator)["snowfleet_worker_clock_steps_total"] >= 2, "both steps were seen")
+
+
+def test_a_worker_that_is_certainly_off_is_refused_and_says_by_how_much():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        coordinator = fleet.coordinator(*SHORT)
+        fleet.leader([coordinator])
+        for n in range(3):
+            fleet.stub(f"good-{n}")
+        clock = Clock(fleet, "clock")
+        clock.set(-3 * S)
+        worker = fleet.worker(f"--clock-file={clock.path}", "--assign-wait=20s", name="late")
+
+        def told():
+            reason = worker.status()["reason"]
+            lib.check("the clock is -3" in reason and "500 ms are allowed" in reason, reason)
+            return True
+        lib.wait_until(told, 20, "its status has the figure")
+        lib.check(any("the clock is -3" in json.dumps(entry) for entry in worker.log()),
+                  "and so has its log")
+        lib.equal(worker.get("/readyz").status, 503)
+        values = metrics(coordinator)
+        lib.check(values["snowfleet_assignments_refused_for_clock_total"] >= 1, "counted")
+
+
+def test_400_ms_one_way_through_a_proxy_is_no_alarm_at_250_ms():
+    with lib.Fleet() as fleet, fault_proxy.FaultProxy(seed=1) as proxy:
+        fleet.init("--new", "--max-offset=250ms")
+        coordinator = fleet.coordinator(*SHORT)
+        fleet.leader([coordinator])
+        workers = [fleet.worker(name=f"node-{n}") for n in range(3)]
+        for worker in workers:
+            worker.wait_ready()
+        far = fleet.stub("far", serve=False)
+        far.address = proxy.link("coordinator>far", workers[0].address)
+        for way, sign in (("request", 1), ("answer", -1)):
+            proxy.clear()
+            proxy.rule("delay", link="coordinator>far", path="/v1/clock", way=way, ms=(400, 400))
+            far.write()
+
+            def uncertain(sign=sign):
+                node = skew(coordinator)["far"]
+                lib.check(node["offset_ms"] is not None and node["uncertain"], str(node))
+                lib.check(sign * node["offset_ms"] > 100, f"measured on the delayed path: {node}")
+                lib.check(abs(node["offset_ms"]) <= node["bound_ms"] + 1, str(node))
+                return node
+            node = lib.wait_until(uncertain, 40, "a measurement")
+            lib.check(not node["falseticker"] and not node["claim_false"], str(node))
+            lib.check(node["verdict"] in ("OK", "WARN"), str(node))  # WARN: nothing synchronizes it here
+            lib.check(all("the fleet" not in note for note in node["notes"]), str(node))
+            lib.equal(metrics(coordinator)["snowfleet_skew_falsetickers"], 0)
+            far.instance = f"{sign + 2:032x}"  # a new one knows nothing of the path before
+
+
+def test_an_exchange_during_a_step_is_dropped():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        coordinator = fleet.coordinator(*SHORT)
+        fleet.leader([coordinator])
+        for n in range(4):
+            fleet.stub(f"good-{n}")
+        torn = fleet.stub("torn")
+        torn.delay_s = 0.01  # steps fall between its two timestamps
+        over = threading.Event()
+
+        def step():
+            pause = random.Random(7)
+            while not over.wait(pause.uniform(0.02, 0.2)):
+                torn.offset_ns = 5 * S - torn.offset_ns
+        stepping = threading.Thread(target=step)
+        stepping.start()
+        try:
+            seen = []
+
+            def enough():
+                node = skew(coordinator)["torn"]
+                if node["offset_ms"] is not None:
+                    near = min(abs(node["offset_ms"]), abs(node["offset_ms"] - 5000))
+                    lib.equal(near <= node["bound_ms"] + 5, True, f"never in between: {node}")
+                    seen.append(node["offset_ms"])
+                values = metrics(coordinator)
+                return values["snowfleet_probe_dropped_total"] >= 10 and len(seen) >= 30
+            end = time.monotonic() + 60 * lib.SLOW
+            while not enough():
+                lib.check(time.monotonic() < end, f"{len(seen)} seen")
+                time.sleep(0.1)
+        finally:
+            over.set()
+            stepping.join()
+        lib.check(metrics(coordinator)["snowfleet_worker_clock_steps_total"] >= 1, "steps were seen")
+
+
+def test_a_dead_worker_is_listed_and_its_last_word_is_kept_for_half_a_minute():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        coordinator = fleet.coordinator(*SHORT)
+        for n in range(3):
+            fleet.stub(f"good-{n}")
+        dead = fleet.stub("dead")
+        lib.wait_until(lambda: skew(coordinator)["dead"]["verdict"] == "OK", 20, "it is heard")
+        dead.close()
+        lib.wait_until(lambda: skew(coordinator)["dead"]["heard_ms"] > 3000, 20, "no more")
+        lib.equal(skew(coordinator)["dead"]["verdict"], "OK", "one lost probe is no alarm")
+        lib.wait_until(lambda: skew(coordinator)["dead"]["verdict"] == "UNKNOWN", 60, "30 s later")
+        node = skew(coordinator)["dead"]
+        lib.check(node["reason"] and node["offset_ms"] is None and node["heard_ms"] >= 30000, str(node))
+        report = coordinator.get("/v1/skew").json()
+        lib.equal((report["incomplete"], report["exit_code"]), (True, 3))
+
+
+def test_the_connection_is_warm():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        coordinator = fleet.coordinator(*SHORT)
+        worker = fleet.worker("--assign-wait=0s")
+        worker.wait_ready()
+        lib.wait_until(lambda: metrics(coordinator)["snowfleet_probes_total"] >= 8, 30, "probes")
+        values = metrics(coordinator)
+        lib.equal(values["snowfleet_probe_cold_total"], 0)
+        lib.equal(values["snowfleet_probe_dropped_total"], 0)
+        done = values["snowfleet_probes_total"] - values["snowfleet_probe_failures_total"]
+        lib.check(9 * done <= values["snowfleet_probe_exchanges_total"] <= 9 * (done + 1),
+                  "eight and one before them")
+        accepted = metrics(worker)["snowfleet_http_connections_total"]
+        lib.wait_until(lambda: metrics(coordinator)["snowfleet_probes_total"] >= 14, 30, "more probes")
+        more = metrics(worker)["snowfleet_http_connections_total"] - accepted
+        lib.check(more <= 1, f"{more} connections beside that of the scrape itself")
+
+
+def test_the_bound_is_honest_through_the_real_prober():
+    """Some dozens of rounds: the offset that the test clock has lies within what is printed."""
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        clock = Clock(fleet, "clock")
+        for n in range(3):
+            fleet.stub(f"good-{n}")
+        worker = fleet.worker(f"--clock-file={clock.path}", name="bent")
+        worker.address
+        lib.wait_until(lambda: len(fleet.etcd.prefix(fleet.key("node/"))) == 4, 20, "registered")
+        chance = random.Random(20261202)
+        for _ in range(36):
+            truth_ns = int(chance.choice((1, -1)) * 10 ** chance.uniform(3, 13))
+            clock.set(truth_ns)
+            report = json.loads(fleet.ctl_raw("skew", "--output=json").stdout)
+            node = [node for node in report["nodes"] if node["identity"] == "bent"][0]
+            measured = node["offset_ms"] + report["reference"]["from_here_ms"]
+            off = abs(measured - truth_ns / 1e6)
+            # Offset and reference are printed to 1 us each.
+            lib.check(off <= node["bound_ms"] + 0.002, f"{truth_ns} ns, off by {off} ms: {node}")
 
 
 if __name__ == "__main__":

@@ -256,9 +256,45 @@ static void a_worker_is_refused_only_when_certainly_too_far_from_three_that_agre
     CU_ASSERT_FALSE(consensus_refuses(&two, &(struct skew){60 * S, MS}, ALLOWED));
 }
 
+static const struct {
+    const char *row;
+    size_t n;
+    struct skew claims[5]; /* offset, and the measurement's bound and the claim together */
+    bool found;
+    int disproves; /* which of them; -1: none */
+} claims[] = {
+    {"all can be true", 3, {{0, 10}, {5, 10}, {-5, 10}}, true, -1},
+    {"one of three cannot", 3, {{0, 10}, {5, 10}, {60, 10}}, true, 2},
+    {"it may be off by what it says", 3, {{0, 10}, {5, 10}, {60, 60}}, true, -1},
+    {"two cannot accuse each other", 2, {{0, 10}, {60, 10}}, false, -1},
+    {"nor can two pairs", 4, {{0, 10}, {0, 10}, {60, 10}, {60, 10}}, false, -1},
+    {"touching is no proof", 3, {{0, 10}, {0, 10}, {20, 10}}, true, -1},
+    {"a wide one proves nothing wrong",
+     5,
+     {{0, 10}, {1, 10}, {2, 10}, {30, 10}, {0, 1000}},
+     true,
+     3},
+    {"as far apart as it goes",
+     3,
+     {{INT64_MAX / 2, INT64_MAX / 4}, {INT64_MAX / 2, 0}, {-(INT64_MAX / 2), INT64_MAX / 4}},
+     true,
+     2},
+};
+
+static void a_claim_is_disproved_by_most_of_the_others_only(void) {
+    for (size_t i = 0; i < COUNT(claims); i++) {
+        struct consensus_claims most = consensus_of_claims(claims[i].claims, claims[i].n);
+
+        CHECK_ROW(claims[i].row, most.found == claims[i].found);
+        for (size_t k = 0; k < claims[i].n; k++)
+            CHECK_ROW(claims[i].row, consensus_disproves(&most, &claims[i].claims[k]) ==
+                                         ((int)k == claims[i].disproves));
+    }
+}
+
 /* --- verdicts --- */
 
-#define HEARD .heard = true, .synchronized = true
+#define HEARD .heard = true, .synchronized = true, .has_claim = true
 static const struct {
     const char *row;
     struct skew_facts facts;
@@ -278,6 +314,10 @@ static const struct {
     {"claims 250 ms", {HEARD, .claimed_error_ns = 250 * MS}, SKEW_OK},
     {"claims more", {HEARD, .claimed_error_ns = 250 * MS + 1}, SKEW_WARN},
     {"claims more than 1 s", {HEARD, .claimed_error_ns = S + 1}, SKEW_CRIT},
+    {"does not know its error",
+     {.heard = true, .synchronized = true, .claimed_error_ns = INT64_MAX},
+     SKEW_OK},
+    {"claims what is proven false", {HEARD, .claimed_error_ns = 1, .claim_false = true}, SKEW_WARN},
     {"not synchronized", {.heard = true, .claimed_error_ns = 16 * S}, SKEW_WARN},
     {"10 s ahead", {HEARD, .has_horizon = true, .horizon_lead_ms = 10000}, SKEW_OK},
     {"less", {HEARD, .has_horizon = true, .horizon_lead_ms = 9999}, SKEW_WARN},
@@ -324,6 +364,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(the_reference_is_what_most_clocks_share),
     CHECK_TEST(a_minority_moves_the_reference_no_further_than_the_majority_reaches),
     CHECK_TEST(a_worker_is_refused_only_when_certainly_too_far_from_three_that_agree),
+    CHECK_TEST(a_claim_is_disproved_by_most_of_the_others_only),
     CHECK_TEST(a_verdict_counts_only_what_is_certain),
     CHECK_TEST(the_exit_code_is_2_before_3_before_1),
     CU_TEST_INFO_NULL,
