@@ -133,6 +133,7 @@ struct worker {
     struct history_mark fence_mark;
     uint64_t fenced_boot_ms; /* when it was sent; 0: never */
     struct registration *registration;
+    bool refused; /* the last answer to a request for machine IDs was a no */
     struct seek seek;
     bool reading; /* a read for the search is under way */
     struct history_mark reading_mark;

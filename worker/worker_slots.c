@@ -219,6 +219,10 @@ void worker_assigned(struct worker *worker, const char *value, size_t len) {
         log_warn("worker", "assignment unreadable", LOG_STR("reason", err.message));
         return;
     }
+    /* It asks again and again, and the figure differs a little each time: the first of a row is news. */
+    if (assign.refused[0] && !worker->refused)
+        log_warn("worker", "refused a machine ID", LOG_STR("reason", assign.refused));
+    worker->refused = assign.refused[0] != '\0';
     seek_assigned(&worker->seek, worker_now(worker), &assign);
     worker_clock_ordered(worker, assign.clock_ok_until_ms);
     if (assign.drain)
