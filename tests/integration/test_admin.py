@@ -405,7 +405,7 @@ def test_each_command_explains_itself():
         text = fleet.ctl("help")
         for command, word in [("reclaim", "--force"), ("release", "WORKER"), ("freeze", "--reason"),
                               ("thaw", "recover"), ("range-set", "--reserved"), ("range", "--from"),
-                              ("clock", "do not act on it yet"), ("machines", "--history")]:
+                              ("clock", "comes after the step"), ("machines", "--history")]:
             lib.check(f"  {command}" in text, text)
             lib.check(word in fleet.ctl(command, "--help"), command)
 

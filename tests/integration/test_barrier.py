@@ -4,13 +4,13 @@ import lib
 import load
 
 WORKERS = 20
-ROUNDS = 4  # test_barrier_long.py has more
+ROUNDS = 10
 COUNT = 10000
 
 
-def rounds(with_coordinator, count=ROUNDS):
+def rounds(with_coordinator):
     with lib.Fleet() as fleet:
-        for number in range(count):
+        for number in range(ROUNDS):
             fleet.cluster = f"round{number}"
             coordinator = fleet.coordinator("--lease-ttl=2s") if with_coordinator else None
             workers = [fleet.worker("--assign-wait=" + ("20s" if with_coordinator else "0s"))

@@ -164,8 +164,8 @@ def test_a_dead_holder_needs_nobody():
         worker = fleet.worker("--window=3s", "--lease-ttl=2s", "--keepalive-interval=1s",
                               "--assign-wait=0s", "--machine-id=0")
         worker.wait_ready()
-        worker.kill()
         lib.equal(verdict(fleet, 0)["verdict"], "HELD")
+        worker.kill()
         seen = ["HELD"]
 
         def free():
