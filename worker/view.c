@@ -14,8 +14,14 @@ const char *worker_state_name(enum worker_state state) {
     return "?";
 }
 
+void view_init(struct worker_view *view) {
+    *view = (struct worker_view){0};
+    clock_claim_kernel(&view->clock.claim, NULL, "", 0);
+}
+
 void view_board_init(struct view_board *board) {
     memset(board, 0, sizeof *board);
+    view_init(&board->view);
     pthread_mutex_init(&board->mutex, NULL);
 }
 

@@ -101,6 +101,8 @@ struct view_board {
     pthread_mutex_t mutex;
     struct worker_view view;
 };
+/* What is known before the control thread has looked at anything: a request may come as early. */
+void view_init(struct worker_view *view);
 void view_board_init(struct view_board *board);
 void view_board_done(struct view_board *board);
 void view_publish(struct view_board *board, const struct worker_view *view, uint64_t boot_ms);

@@ -125,7 +125,8 @@ def test_an_etcd_that_takes_3_s_for_each_answer():
 def test_ten_outages_leave_nothing_behind():
     with lib.Fleet() as fleet:
         fleet.init("--new", "--quiet-time=1s")
-        worker = fleet.worker(*TIMES)
+        # A window that outlasts an etcd that takes seconds to come up.
+        worker = fleet.worker(*TIMES[1:], "--window=8s")
         worker.wait_ready()
 
         def descriptors():
@@ -146,7 +147,7 @@ def test_ten_outages_leave_nothing_behind():
                                "an extension succeeds again")
                 after.append((descriptors(), resident_kb()))
             ids = clients.stop()
-        lib.equal(len(clients.refusals), 0, "refusals while the window lasted")
+        lib.equal([each[1:] for each in clients.refusals][:3], [], "refusals while the window lasted")
         lib.check(after[-1][0] <= after[1][0] + 3, f"descriptors grow: {after}")
         lib.check(lib.SANITIZED or after[-1][1] <= after[1][1] * 1.2 + 2048, f"memory grows: {after}")
         load.no_duplicates(ids)

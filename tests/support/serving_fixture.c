@@ -17,6 +17,7 @@ static void on_closed(void *arg, uint64_t last_ms) {
 
 void serving_fixture_init(struct serving_fixture *fixture) {
     memset(fixture, 0, sizeof *fixture);
+    view_init(&fixture->view);
     fixture->config = (struct serving_config){
         .clock = clock_system(),
         .grpc_fd = -1,
