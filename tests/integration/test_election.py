@@ -177,9 +177,11 @@ def test_a_foreign_value_under_a_lease_that_lives_goes_with_the_lease():
         key = fleet.get("leader")
         # Whoever asks the address that it names finds somebody alive.
         fleet.etcd.put(fleet.key("leader"), json.dumps({**key.json(), "instance": "ab" * 16}), key.lease)
-        lib.wait_until(lambda: fleet.get("leader") and
-                       fleet.get("leader").json()["instance"] == leader.instance, 10,
-                       "the key is taken again")
+
+        def ours():
+            now = fleet.get("leader")
+            return now and now.json()["instance"] == leader.instance
+        lib.wait_until(ours, 10, "the key is taken again")
         fleet.leader(coordinators)
         wait_raise(fleet)
 

@@ -495,14 +495,17 @@ static void a_password_file_that_cannot_be_used_is_named(void) {
 }
 
 static void user_and_password_file_go_together(void) {
-    char user[] = "u", empty[] = "", file[] = "f", cluster[] = "default";
-    struct shared_options options = {.cluster = cluster, .etcd_user = user};
+    char user[] = "u", empty[] = "", file[] = "f", cluster[] = "default",
+         endpoints[] = "http://127.0.0.1:2379";
+    struct shared_options options = {
+        .cluster = cluster, .etcd_endpoints = endpoints, .etcd_user = user};
     struct etcd_http_config config;
     struct error err;
 
     CU_ASSERT_EQUAL(etcd_options_config(&options, &config, &err), STATUS_INVALID);
     CHECK_TEXT(err.message, "--etcd-user and --etcd-password-file go together");
-    options = (struct shared_options){.cluster = cluster, .etcd_password_file = file};
+    options = (struct shared_options){
+        .cluster = cluster, .etcd_endpoints = endpoints, .etcd_password_file = file};
     CU_ASSERT_EQUAL(etcd_options_config(&options, &config, &err), STATUS_INVALID);
     options.etcd_user = empty;
     CU_ASSERT_EQUAL(etcd_options_config(&options, &config, &err), STATUS_INVALID);
