@@ -44,6 +44,13 @@ enum status ulid_next(struct ulid *gen, uint64_t now_ms, const unsigned char ran
     return STATUS_OK;
 }
 
+void ulid_range(uint64_t ms, struct id128 *smallest, struct id128 *largest) {
+    memset(smallest, 0, sizeof *smallest);
+    memset(largest, 0xff, sizeof *largest);
+    id128_set_time_ms(smallest, ms);
+    id128_set_time_ms(largest, ms);
+}
+
 static uint64_t read_40_bits(const unsigned char *at) {
     uint64_t value = 0;
 

@@ -28,6 +28,9 @@ struct ulid {
 enum status ulid_next(struct ulid *gen, uint64_t now_ms, const unsigned char random[static 10],
                       struct id128 *out);
 
+/* The smallest and the largest that carry ms, up to ID128_TIME_MAX_MS. */
+void ulid_range(uint64_t ms, struct id128 *smallest, struct id128 *largest);
+
 /* 26 characters, upper case, and a NUL. */
 void ulid_format(const struct id128 *id, char out[static ULID_TEXT_LEN + 1]);
 

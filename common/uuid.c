@@ -58,6 +58,14 @@ enum status uuid7_next(struct uuid7 *gen, uint64_t now_ms, const unsigned char r
     return STATUS_OK;
 }
 
+void uuid7_range(uint64_t ms, struct id128 *smallest, struct id128 *largest) {
+    static const unsigned char zeros[6] = {0};
+    static const unsigned char ones[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+    *smallest = assemble(ms, 0, zeros);
+    *largest = assemble(ms, UINT32_MAX, ones);
+}
+
 /* ---- text ---- */
 
 void uuid_format(const struct id128 *id, char out[static UUID_TEXT_LEN + 1]) {

@@ -35,6 +35,9 @@ struct uuid7 {
 enum status uuid7_next(struct uuid7 *gen, uint64_t now_ms, const unsigned char random[static 10],
                        struct id128 *out);
 
+/* The smallest and the largest of version 7 that carry ms, up to ID128_TIME_MAX_MS. */
+void uuid7_range(uint64_t ms, struct id128 *smallest, struct id128 *largest);
+
 /* 36 characters, lower case, and a NUL. */
 void uuid_format(const struct id128 *id, char out[static UUID_TEXT_LEN + 1]);
 

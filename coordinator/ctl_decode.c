@@ -3,17 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/decimal.h"
-#include "common/fields.h"
+#include "common/id_decode.h"
 #include "common/snowflake.h"
 #include "coordinator/ctl.h"
 #include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
-#include "coordinator/report.h"
 
-#define FUTURE_MS 1000u /* later than now by more than this is marked */
+/* In the order of enum id_read. */
+static const char *const kinds[] = {"any", "snowflake", "uuid", "uuidv4", "uuidv7", "ulid", NULL};
 
 static const struct option options[] = {
+    {.name = "kind",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct ctl_values, kind),
+     .argument = "any|snowflake|uuid|uuidv4|uuidv7|ulid",
+     .fallback = "any",
+     .choices = kinds,
+     .help = "What it must be; any tells by its looks."},
     {.name = "epoch",
      .type = OPTION_TIME,
      .offset = offsetof(struct ctl_values, epoch_ms),
@@ -41,35 +47,23 @@ static enum status ask_etcd(const struct ctl_values *values, uint16_t machine_id
 
 static int run(const struct ctl_values *values, char *const *operands, struct error *err) {
     const char *text = operands[0];
-    char holder[RECORD_IDENTITY_MAX + 1] = "", time[32], canonical[DECIMAL_U64_MAX_CHARS + 1];
-    uint64_t epoch_ms = SNOWFLAKE_EPOCH_MS, number;
+    char holder[RECORD_IDENTITY_MAX + 1] = "";
+    uint64_t epoch_ms = values->epoch_given ? values->epoch_ms : SNOWFLAKE_EPOCH_MS;
     struct clock clock = clock_system();
-    struct snowflake_parts parts;
+    struct id_facts facts;
+    struct id_value id;
     json_t *object;
 
-    if (decimal_parse(text, strlen(text), 0, INT64_MAX, &number, err) != STATUS_OK) {
+    if (id_read((enum id_read)values->kind, text, strlen(text), &id, err) != STATUS_OK) {
         error_context(err, "ID");
         return CTL_USAGE;
     }
-    parts = snowflake_decode((int64_t)number, epoch_ms);
-    if (values->epoch_given)
-        epoch_ms = values->epoch_ms;
-    else if (ask_etcd(values, parts.machine_id, &epoch_ms, holder, sizeof holder, err) != STATUS_OK)
+    if (id.kind == ID_READ_SNOWFLAKE && !values->epoch_given &&
+        ask_etcd(values, snowflake_decode(id.number, epoch_ms).machine_id, &epoch_ms, holder,
+                 sizeof holder, err) != STATUS_OK)
         return CTL_USAGE;
-    parts = snowflake_decode((int64_t)number, epoch_ms);
-    time_format(parts.timestamp_ms, time);
-    canonical[decimal_format(number, canonical)] = '\0';
-    object = json_object();
-    fields_put(object, "kind", json_string("snowflake"));
-    fields_put(object, "id", json_string(canonical));
-    fields_put(object, "time", json_string(time));
-    fields_put(object, "timestamp_ms", report_wide(parts.timestamp_ms));
-    fields_put(object, "machine_id", fields_from_number(parts.machine_id));
-    fields_put(object, "sequence", fields_from_number(parts.sequence));
-    fields_put(object, "future",
-               json_boolean(parts.timestamp_ms > clock_now(&clock).wall_ms + FUTURE_MS));
-    if (holder[0])
-        fields_put(object, "holder", fields_from_label(holder));
+    id_decode(&id, epoch_ms, clock_now(&clock).wall_ms, &facts);
+    object = id_facts_json(&facts, holder[0] ? holder : NULL);
     if (values->output == CTL_JSON) {
         output_json(object);
     } else {
@@ -83,7 +77,7 @@ const struct ctl_command ctl_decode = {
     .name = "decode",
     .operands = "ID",
     .n_operands = 1,
-    .summary = "Shows the time, machine ID and sequence number of an ID.",
+    .summary = "Shows what an ID says: its kind, time, and a Snowflake's machine ID.",
     .options = options,
     .run = run,
 };

@@ -17,13 +17,13 @@
 #define READY_TIMEOUT_MS 2000u
 #define URL_MAX 512
 
-static const char *const kinds[] = {"snowflake", NULL};
+static const char *const kinds[] = {"snowflake", "uuidv4", "uuidv7", "ulid", NULL};
 
 static const struct option options[] = {
     {.name = "kind",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct ctl_values, kind),
-     .argument = "snowflake",
+     .argument = "snowflake|uuidv4|uuidv7|ulid",
      .fallback = "snowflake",
      .choices = kinds,
      .help = "What kind of ID."},

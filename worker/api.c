@@ -129,7 +129,8 @@ static void on_ids(struct park_call *park_call, enum service_outcome outcome,
         reply(call->exchange, 200, call->text ? TEXT : JSON, body, len);
     } else {
         why = *err;
-        facts_add_reason(call->api->board, &why);
+        if (park_call->ids.kind == ID_SNOWFLAKE)
+            facts_add_reason(call->api->board, &why);
         reply_error(call->exchange, &why, NULL);
     }
     service_ids_free(&park_call->ids);
@@ -162,7 +163,7 @@ static bool read_ids_args(const struct http_exchange *exchange, struct ids_args 
 
     ids_args_init(args);
     http_query_visit(exchange, set_ids_arg, &query);
-    return query.ok && ids_args_body(args, body, len, err);
+    return query.ok && ids_args_body(args, body, len, err) && ids_args_check(args, err);
 }
 
 static void handle_ids(const struct request *request) {
@@ -175,7 +176,7 @@ static void handle_ids(const struct request *request) {
         return;
     }
     call = allocate(1, sizeof *call);
-    call->park = (struct park_call){.ids = {.want = args.count},
+    call->park = (struct park_call){.ids = {.kind = args.kind, .want = args.count},
                                     .commit_wait = args.commit_wait,
                                     .done = on_ids,
                                     .gone = is_gone};
@@ -188,42 +189,69 @@ static void handle_ids(const struct request *request) {
 
 /* ---- decode ---- */
 
-static void decode(const struct request *request, int64_t id) {
+static void decode(const struct request *request, const struct id_value *id) {
+    const struct api *api = request->api;
     struct worker_view view;
     struct service_error err;
-    uint64_t epoch_ms;
+    struct id_facts facts;
+    uint64_t epoch_ms = 0;
+    const char *holder = NULL;
     char *body;
     size_t len;
 
-    view_read(request->api->board, &view);
-    if (!facts_epoch(request->api->service, &view, &epoch_ms, &err)) {
+    view_read(api->board, &view);
+    if (id->kind == ID_READ_SNOWFLAKE && !facts_epoch(api->service, &view, &epoch_ms, &err)) {
         reply_error(request->exchange, &err, NULL);
         return;
     }
-    body = render_decoded(id, epoch_ms, wall_ms(request),
-                          facts_holder(&view, snowflake_decode(id, epoch_ms).machine_id), &len);
+    id_decode(id, epoch_ms, wall_ms(request), &facts);
+    if (id->kind == ID_READ_SNOWFLAKE)
+        holder = facts_holder(&view, facts.machine_id);
+    body = render_decoded(&facts, holder, &len);
     reply(request->exchange, 200, JSON, body, len);
+}
+
+/* Arguments of the query, until one is refused. */
+struct decode_query {
+    enum id_read kind;
+    struct service_error err; /* code is NULL: all is well */
+};
+
+static void set_decode_arg(void *arg, const char *name, struct http_text value) {
+    struct decode_query *query = arg;
+    char quoted[QUOTE_SIZE];
+
+    if (query->err.code)
+        return;
+    if (strcmp(name, "kind") != 0)
+        args_refuse(&query->err, NULL, "unknown argument %s; there is kind",
+                    quote(name, strlen(name), quoted));
+    else if (value.twice)
+        args_refuse(&query->err, "kind", "kind is given twice");
+    else
+        decode_args_kind(value.text, value.len, &query->kind, &query->err);
 }
 
 static void handle_decode_path(const struct request *request) {
     const char *text = http_path(request->exchange) + strlen(DECODE_PREFIX);
-    struct service_error err;
-    int64_t id;
+    struct decode_query query = {.kind = ID_READ_ANY};
+    struct id_value id;
 
-    if (decode_args_id(text, strlen(text), &id, &err))
-        decode(request, id);
+    http_query_visit(request->exchange, set_decode_arg, &query);
+    if (!query.err.code && decode_args_id(text, strlen(text), query.kind, &id, &query.err))
+        decode(request, &id);
     else
-        reply_error(request->exchange, &err, NULL);
+        reply_error(request->exchange, &query.err, NULL);
 }
 
 static void handle_decode_body(const struct request *request) {
     struct service_error err;
     size_t len;
     const char *body = http_body(request->exchange, &len);
-    int64_t id;
+    struct id_value id;
 
     if (decode_args_body(body, len, &id, &err))
-        decode(request, id);
+        decode(request, &id);
     else
         reply_error(request->exchange, &err, NULL);
 }
@@ -239,6 +267,9 @@ static struct report look(const struct request *request, struct worker_view *vie
         .now = request->received,
     };
 
+    for (int kind = 0; kind < ID128_KINDS; kind++)
+        report.ahead_ms[kind] = id128_source_ahead_ms(api->source, (enum id128_kind)kind,
+                                                      wall_ms(request));
     view_read(api->board, view);
     return report;
 }
@@ -319,7 +350,7 @@ struct route {
 #define READ_ONLY METHOD_GET | METHOD_HEAD, "GET, HEAD"
 static const struct route routes[] = {
     {"/v1/ids", false, false, METHOD_GET | METHOD_POST, "GET, POST", true, handle_ids},
-    {DECODE_PREFIX, true, false, READ_ONLY, false, handle_decode_path},
+    {DECODE_PREFIX, true, false, READ_ONLY, true, handle_decode_path},
     {"/v1/decode", false, false, METHOD_POST, "POST", false, handle_decode_body},
     {"/v1/clock", false, false, READ_ONLY, false, handle_clock},
     {"/v1/openapi.json", false, false, READ_ONLY, false, handle_openapi},

@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/http_server.h"
+#include "common/id128_source.h"
 #include "common/tokens.h"
 #include "worker/clock_board.h"
 #include "worker/park.h"
@@ -18,6 +19,7 @@
 struct api {
     const struct clock_board *clock_board;
     struct service *service;
+    struct id128_source *source; /* of UUIDs and ULIDs */
     struct park *park;
     struct view_board *board;
     struct loop_gauges *all_gauges; /* of all loops of the worker */

@@ -25,12 +25,14 @@ void ids_args_init(struct ids_args *args) {
     *args = (struct ids_args){.count = 1};
 }
 
-static bool set_kind(const char *value, size_t len, struct service_error *err) {
+static bool set_kind(struct ids_args *args, const char *value, size_t len,
+                     struct service_error *err) {
     char quoted[QUOTE_SIZE];
 
-    if (len == strlen("snowflake") && memcmp(value, "snowflake", len) == 0)
+    if (id_kind_find(value, len, &args->kind))
         return true;
-    return args_refuse(err, "kind", "kind must be snowflake, got %s", quote(value, len, quoted));
+    return args_refuse(err, "kind", "kind must be " ID_KIND_NAMES ", got %s",
+                       quote(value, len, quoted));
 }
 
 static bool set_count(struct ids_args *args, const char *value, size_t len,
@@ -72,7 +74,7 @@ static bool refuse_unknown(const char *name, const char *known, struct service_e
 bool ids_args_set(struct ids_args *args, const char *name, const char *value, size_t len,
                   bool twice, struct service_error *err) {
     if (strcmp(name, "kind") == 0)
-        return once(&args->has_kind, "kind", twice, err) && set_kind(value, len, err);
+        return once(&args->has_kind, "kind", twice, err) && set_kind(args, value, len, err);
     if (strcmp(name, "count") == 0)
         return once(&args->has_count, "count", twice, err) && set_count(args, value, len, err);
     if (strcmp(name, "claim") == 0)
@@ -82,6 +84,15 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
         return once(&args->has_commit_wait, "commit_wait", twice, err) &&
                set_flag(&args->commit_wait, "commit_wait", value, len, err);
     return refuse_unknown(name, "kind, count, claim and commit_wait", err);
+}
+
+bool ids_args_check(const struct ids_args *args, struct service_error *err) {
+    const char *field = args->claim ? "claim" : args->commit_wait ? "commit_wait" : NULL;
+
+    if (args->kind == ID_SNOWFLAKE || !field)
+        return true;
+    return args_refuse(err, field, "%s goes with kind snowflake only, got kind %s", field,
+                       id_kind_name(args->kind));
 }
 
 /* ---- JSON bodies ---- */
@@ -187,41 +198,55 @@ bool ids_args_body(struct ids_args *args, const char *body, size_t len, struct s
 
 /* ---- decoding ---- */
 
-bool decode_args_id(const char *text, size_t len, int64_t *id, struct service_error *err) {
-    struct error why;
-    uint64_t value;
+bool decode_args_kind(const char *value, size_t len, enum id_read *kind,
+                      struct service_error *err) {
+    char quoted[QUOTE_SIZE];
 
-    if (decimal_parse(text, len, 0, INT64_MAX, &value, &why) != STATUS_OK)
+    if (id_read_find(value, len, kind))
+        return true;
+    return args_refuse(err, "kind", "kind must be " ID_READ_NAMES ", got %s",
+                       quote(value, len, quoted));
+}
+
+bool decode_args_id(const char *text, size_t len, enum id_read kind, struct id_value *id,
+                    struct service_error *err) {
+    struct error why;
+
+    if (id_read(kind, text, len, id, &why) != STATUS_OK)
         return args_refuse(err, "id", "id %s", why.message);
-    *id = (int64_t)value;
     return true;
 }
 
-bool decode_args_body(const char *body, size_t len, int64_t *id, struct service_error *err) {
-    json_t *object = read_object(body, len, err);
-    json_t *value;
-    const char *name;
+static bool decode_fields(json_t *object, struct id_value *id, struct service_error *err) {
+    json_t *value, *kind_value = json_object_get(object, "kind");
+    enum id_read kind = ID_READ_ANY;
+    const char *name, *spelt;
     char text[24];
-    bool ok = true;
+    size_t len;
 
-    if (!object)
-        return false;
-    value = json_object_get(object, "id");
-    if (!value) {
-        ok = args_refuse(err, "id", "id is missing");
-    } else if (json_object_size(object) > 1) {
-        json_object_foreach(object, name, value) {
-            if (strcmp(name, "id") != 0)
-                ok = refuse_unknown(name, "id", err);
-        }
-    } else if (json_is_boolean(value)) {
-        ok = args_refuse(err, "id", "id must be a number or a string");
-    } else {
-        size_t spelt_len;
-        const char *spelt = spell(value, text, &spelt_len);
-
-        ok = decode_args_id(spelt, spelt_len, id, err);
+    json_object_foreach(object, name, value) {
+        if (strcmp(name, "id") != 0 && strcmp(name, "kind") != 0)
+            return refuse_unknown(name, "id and kind", err);
     }
+    if (kind_value) {
+        spelt = spell(kind_value, text, &len);
+        if (!decode_args_kind(spelt, len, &kind, err))
+            return false;
+    }
+    value = json_object_get(object, "id");
+    if (!value)
+        return args_refuse(err, "id", "id is missing");
+    if (json_is_boolean(value))
+        return args_refuse(err, "id", "id must be a number or a string");
+    spelt = spell(value, text, &len);
+    return decode_args_id(spelt, len, kind, id, err);
+}
+
+bool decode_args_body(const char *body, size_t len, struct id_value *id,
+                      struct service_error *err) {
+    json_t *object = read_object(body, len, err);
+    bool ok = object && decode_fields(object, id, err);
+
     json_decref(object);
     return ok;
 }

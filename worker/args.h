@@ -9,11 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/id_decode.h"
 #include "worker/service.h"
 
 /* A request for IDs.  The arguments may come one by one from a query and as a whole from a body;
  * what is given in both was given twice. */
 struct ids_args {
+    enum id_kind kind;
     uint32_t count;
     bool claim;       /* the answer is to name the claim */
     bool commit_wait; /* the answer is to wait until the IDs' time is certainly past */
@@ -26,10 +28,15 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
 /* {"kind":"snowflake","count":2,"claim":true}: count as a number or as a string.  An empty body
  * sets nothing. */
 bool ids_args_body(struct ids_args *args, const char *body, size_t len, struct service_error *err);
+/* Do all that were set go together?  Claims and commit_wait are of Snowflakes only. */
+bool ids_args_check(const struct ids_args *args, struct service_error *err);
 
-/* An ID to be decoded, as text or as {"id":"187354526515220487"}; a JSON number is read exactly. */
-bool decode_args_id(const char *text, size_t len, int64_t *id, struct service_error *err);
-bool decode_args_body(const char *body, size_t len, int64_t *id, struct service_error *err);
+/* An ID to be decoded, as text or as {"id":"187354526515220487","kind":"snowflake"}; a JSON number is
+ * read exactly. */
+bool decode_args_kind(const char *value, size_t len, enum id_read *kind, struct service_error *err);
+bool decode_args_id(const char *text, size_t len, enum id_read kind, struct id_value *id,
+                    struct service_error *err);
+bool decode_args_body(const char *body, size_t len, struct id_value *id, struct service_error *err);
 
 /* Does an Accept header prefer text/plain to application/json?  NULL: there was none. */
 bool accept_prefers_text(const char *accept);

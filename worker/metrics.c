@@ -140,6 +140,17 @@ static void write_loops(FILE *out, const struct report *report) {
     for (size_t i = 0; i < report->n_loops; i++)
         fprintf(out, "snowfleet_ids_issued_total{kind=\"snowflake\",loop=\"%zu\"} %" PRIu64 "\n", i,
                 load(&report->loops[i].issued_total));
+    for (int kind = ID_UUIDV4; kind < ID_KINDS; kind++)
+        for (size_t i = 0; i < report->n_loops; i++)
+            fprintf(out, "snowfleet_ids_issued_total{kind=\"%s\",loop=\"%zu\"} %" PRIu64 "\n",
+                    id_kind_name((enum id_kind)kind), i,
+                    load(&report->loops[i].wide_issued_total[kind]));
+    head(out, "id_clock_ahead_seconds", "gauge",
+         "How far the newest ID of that kind is dated ahead of the clock, since it went back.");
+    fprintf(out, "snowfleet_id_clock_ahead_seconds{kind=\"uuidv7\"} %.15g\n",
+            (double)report->ahead_ms[ID128_UUIDV7] / 1e3);
+    fprintf(out, "snowfleet_id_clock_ahead_seconds{kind=\"ulid\"} %.15g\n",
+            (double)report->ahead_ms[ID128_ULID] / 1e3);
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         uint64_t sum = 0;
 

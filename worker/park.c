@@ -25,6 +25,8 @@ struct park {
     struct service *service;
     struct queue waiting_ones;
     uint64_t wait_until_ms;  /* of the first of them */
+    struct queue wide_ones;  /* UUIDs and ULIDs do not wait for Snowflakes */
+    uint64_t wide_until_ms;  /* of the first of those */
     struct queue committing; /* they have their IDs, by whose time they are in order */
     uint64_t max_commit_wait_ms;
     uint64_t deadline_boot_ms;   /* the first of theirs; UINT64_MAX: there is none */
@@ -74,6 +76,7 @@ void park_leave(struct park *park, struct park_call *call) {
     if (call->next)
         call->next->link = call->link;
     queue_leave(&park->waiting_ones, call);
+    queue_leave(&park->wide_ones, call);
     queue_leave(&park->committing, call);
     call->link = NULL;
     park->waiting--;
@@ -207,7 +210,8 @@ static void finish(struct park *park, struct park_call *call, const struct effec
 /* There is nothing to issue from here: perhaps another loop has something. */
 static void fail(struct park *park, uint64_t now_ms, struct park_call *call,
                  const struct service_error *err) {
-    if (!call->stand_in && park->other.take && park->other.take(park->other.arg, call, now_ms))
+    if (call->ids.kind == ID_SNOWFLAKE && !call->stand_in && park->other.take &&
+        park->other.take(park->other.arg, call, now_ms))
         return;
     call->done(call, SERVICE_FAILED, err);
 }
@@ -217,37 +221,49 @@ static void arm_next(struct park *park, uint64_t commit_ms) {
 
     if (park->waiting_ones.first && park->wait_until_ms < next_ms)
         next_ms = park->wait_until_ms;
+    if (park->wide_ones.first && park->wide_until_ms < next_ms)
+        next_ms = park->wide_until_ms;
     if (next_ms != UINT64_MAX)
         arm(park, next_ms);
 }
 
-void park_serve(struct park *park, uint64_t now_ms) {
-    struct effective_now now = look(park);
+static void serve_queue(struct park *park, struct queue *queue, uint64_t *wait_until_ms,
+                        uint64_t now_ms, const struct effective_now *now) {
     struct service_error err = {0};
     enum service_outcome outcome;
 
-    while (park->waiting_ones.first) {
-        struct park_call *call = park->waiting_ones.first;
+    while (queue->first) {
+        struct park_call *call = queue->first;
 
         if (call->ids.have == 0 && call->gone && call->gone(call)) {
             park_leave(park, call);
             call->done(call, SERVICE_FAILED, &client_gone);
             continue;
         }
-        outcome = service_take(park->service, now_ms, &call->ids, &park->wait_until_ms, &err);
+        outcome = service_take(park->service, now_ms, &call->ids, wait_until_ms, &err);
         if (outcome == SERVICE_WAIT)
             break;
         park_leave(park, call);
         if (outcome == SERVICE_DONE)
-            finish(park, call, &now);
+            finish(park, call, now);
         else
             fail(park, now_ms, call, &err);
     }
+}
+
+void park_serve(struct park *park, uint64_t now_ms) {
+    struct effective_now now = look(park);
+
+    serve_queue(park, &park->waiting_ones, &park->wait_until_ms, now_ms, &now);
+    serve_queue(park, &park->wide_ones, &park->wide_until_ms, now_ms, &now);
     arm_next(park, serve_committing(park, &now));
 }
 
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
     struct effective_now now = look(park);
+    bool wide = call->ids.kind != ID_SNOWFLAKE;
+    struct queue *queue = wide ? &park->wide_ones : &park->waiting_ones;
+    uint64_t *wait_until_ms = wide ? &park->wide_until_ms : &park->wait_until_ms;
     struct service_error err = {0};
     enum service_outcome outcome = SERVICE_WAIT;
 
@@ -255,12 +271,12 @@ void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
         call->done(call, SERVICE_FAILED, &err);
         return;
     }
-    if (!park->waiting_ones.first)
-        outcome = service_take(park->service, now_ms, &call->ids, &park->wait_until_ms, &err);
+    if (!queue->first)
+        outcome = service_take(park->service, now_ms, &call->ids, wait_until_ms, &err);
     if (outcome == SERVICE_FAILED)
         fail(park, now_ms, call, &err);
     else if (outcome == SERVICE_WAIT)
-        enter(park, &park->waiting_ones, park->waiting_ones.last, call);
+        enter(park, queue, queue->last, call);
     else
         finish(park, call, &now);
     if (park->waiting > 0)
@@ -270,7 +286,9 @@ void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
 void park_fail(struct park *park, const struct service_error *err) {
     struct park_call *call;
 
-    while ((call = park->waiting_ones.first ? park->waiting_ones.first : park->committing.first)) {
+    while ((call = park->waiting_ones.first ? park->waiting_ones.first
+                   : park->wide_ones.first  ? park->wide_ones.first
+                                            : park->committing.first)) {
         park_leave(park, call);
         call->done(call, SERVICE_FAILED, err);
     }
@@ -317,6 +335,7 @@ enum status park_new(uv_loop_t *loop, struct clock_board *board, struct service 
     made->max_commit_wait_ms = max_commit_wait_ms;
     made->service = service;
     made->waiting_ones.last = &made->waiting_ones.first;
+    made->wide_ones.last = &made->wide_ones.first;
     made->committing.last = &made->committing.first;
     made->deadline_boot_ms = UINT64_MAX;
     made->timer_fd = fd;

@@ -1,4 +1,4 @@
-/* park.h - callers that wait for their Snowflakes, in the order in which they came; and callers that
+/* park.h - callers that wait for their IDs, in the order in which they came; and callers that
  * have theirs and wait until the timestamps are certainly past.
  *
  * One for each serving loop, on its thread only.  Nobody spins: one timer, armed only while somebody

@@ -7,12 +7,10 @@
 #include "common/allocate.h"
 #include "common/decimal.h"
 #include "common/fields.h"
-#include "common/snowflake.h"
 
-/* An ID later than this after now is from a clock that is ahead, or from another epoch. */
-#define FUTURE_MS 1000
-
-#define KIND_HEAD "{\"kind\":\"snowflake\",\"count\":"
+#define KIND_HEAD "{\"kind\":\""
+#define KIND_MAX 9 /* "snowflake" */
+#define COUNT_HEAD "\",\"count\":"
 #define CLAIM_HEAD ",\"claim\":\""
 #define INTERVAL_HEAD ",\"interval_ms\":[\""
 #define INTERVAL_TAIL "\"]"
@@ -24,9 +22,9 @@ static char *put(char *at, const char *text) {
     return mempcpy(at, text, strlen(text));
 }
 
-/* Writes all IDs with between after each and returns where that ends.  The IDs of a run follow one
- * another, so each is a copy of the one before, counted up. */
-static char *put_ids(char *at, const struct service_ids *ids, const char *between) {
+/* Snowflakes.  The IDs of a run follow one another, so each is a copy of the one before, counted
+ * up. */
+static char *put_runs(char *at, const struct service_ids *ids, const char *between) {
     size_t between_len = strlen(between);
 
     for (size_t i = 0; i < ids->n_runs; i++) {
@@ -46,9 +44,19 @@ static char *put_ids(char *at, const struct service_ids *ids, const char *betwee
     return at;
 }
 
+/* Writes all IDs with between after each and returns where that ends. */
+static char *put_ids(char *at, const struct service_ids *ids, const char *between) {
+    if (ids->kind == ID_SNOWFLAKE)
+        return put_runs(at, ids, between);
+    for (uint32_t i = 0; i < ids->have; i++)
+        at = put(at + id_kind_format(ids->kind, &ids->wide[i], at), between);
+    return at;
+}
+
 /* Room for all IDs with between after each, and for rest more. */
 static char *allocate_body(const struct service_ids *ids, size_t between_len, size_t rest) {
-    size_t size = ids->have * (DECIMAL_U64_MAX_CHARS + between_len) + rest;
+    size_t id_len = ids->kind == ID_SNOWFLAKE ? DECIMAL_U64_MAX_CHARS : ID_TEXT_MAX;
+    size_t size = ids->have * (id_len + between_len) + rest;
     char *body = malloc(size);
 
     if (!body)
@@ -57,13 +65,15 @@ static char *allocate_body(const struct service_ids *ids, size_t between_len, si
 }
 
 char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len) {
-    char *body = allocate_body(
-        ids, strlen(BETWEEN),
-        sizeof KIND_HEAD CLAIM_HEAD INTERVAL_HEAD BETWEEN INTERVAL_TAIL IDS_HEAD IDS_TAIL +
-            3 * DECIMAL_U64_MAX_CHARS + HOLD_CLAIM_CHARS + 1);
+    char *body = allocate_body(ids, strlen(BETWEEN),
+                               sizeof KIND_HEAD COUNT_HEAD CLAIM_HEAD INTERVAL_HEAD BETWEEN
+                                       INTERVAL_TAIL IDS_HEAD IDS_TAIL +
+                                   KIND_MAX + 3 * DECIMAL_U64_MAX_CHARS + HOLD_CLAIM_CHARS + 1);
     char *at = put(body, KIND_HEAD);
 
     assert(ids->have > 0);
+    at = put(at, id_kind_name(ids->kind));
+    at = put(at, COUNT_HEAD);
     at += decimal_format(ids->have, at);
     if (claim) {
         at = put(at, CLAIM_HEAD);
@@ -101,27 +111,8 @@ static char *spell(json_t *object, size_t *len) {
     return text;
 }
 
-bool render_is_future(uint64_t timestamp_ms, uint64_t now_ms) {
-    return timestamp_ms > now_ms + FUTURE_MS;
-}
-
-char *render_decoded(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
-                     size_t *len) {
-    struct snowflake_parts parts = snowflake_decode(id, epoch_ms);
-    json_t *answer = json_object();
-    char time[32];
-
-    time_format(parts.timestamp_ms, time);
-    fields_put(answer, "kind", json_string("snowflake"));
-    fields_put(answer, "id", fields_from_wide((uint64_t)id));
-    fields_put(answer, "time", json_string(time));
-    fields_put(answer, "timestamp_ms", fields_from_wide(parts.timestamp_ms));
-    fields_put(answer, "machine_id", fields_from_number(parts.machine_id));
-    fields_put(answer, "sequence", fields_from_number(parts.sequence));
-    fields_put(answer, "future", json_boolean(render_is_future(parts.timestamp_ms, now_ms)));
-    if (holder)
-        fields_put(answer, "holder", fields_from_label(holder));
-    return spell(answer, len);
+char *render_decoded(const struct id_facts *facts, const char *holder, size_t *len) {
+    return spell(id_facts_json(facts, holder), len);
 }
 
 char *render_error(const struct service_error *error, size_t *len) {

@@ -8,19 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/id_decode.h"
 #include "worker/service.h"
 
-/* {"kind":"snowflake","count":2,"ids":["1","2"]}, with "claim" when asked for. */
+/* {"kind":"snowflake","count":2,"ids":["1","2"]}, with "claim" when asked for (of Snowflakes). */
 char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len);
 /* One ID a line. */
 char *render_ids_text(const struct service_ids *ids, size_t *len);
 
-/* Is the time of an ID so late that a clock must be ahead, or that it counts from another epoch? */
-bool render_is_future(uint64_t timestamp_ms, uint64_t now_ms);
-
 /* holder: NULL when not known. */
-char *render_decoded(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
-                     size_t *len);
+char *render_decoded(const struct id_facts *facts, const char *holder, size_t *len);
 
 /* {"error":{"code":...,"message":...}}; the message may hold anything. */
 char *render_error(const struct service_error *error, size_t *len);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/effective_clock.h"
+#include "common/id128_source.h"
 #include "worker/service.h"
 #include "worker/view.h"
 
@@ -19,6 +20,7 @@ struct report {
     struct loop_gauges *loops; /* of all serving loops */
     size_t n_loops;
     struct effective_now now;
+    uint64_t ahead_ms[ID128_KINDS]; /* how far the newest UUIDv7 and ULID are ahead of the clock */
 };
 
 /* /v1/status: design.md 7.1. */

@@ -23,7 +23,8 @@ static bool refuse_message(struct service_error *err, const char *name) {
 }
 
 static bool set_kind(struct rpc_ids_args *args, const char *kind, struct service_error *err) {
-    return !kind[0] || ids_args_set(&args->ids, "kind", kind, strlen(kind), false, err);
+    return (!kind[0] || ids_args_set(&args->ids, "kind", kind, strlen(kind), false, err)) &&
+           ids_args_check(&args->ids, err);
 }
 
 static bool set_count(const char *name, uint32_t count, uint32_t *out, struct service_error *err) {
@@ -36,8 +37,14 @@ static bool set_count(const char *name, uint32_t count, uint32_t *out, struct se
 
 static bool set_form(struct rpc_ids_args *args, Snowfleet__V1__Form form,
                      struct service_error *err) {
+    if (args->ids.kind != ID_SNOWFLAKE &&
+        (form == SNOWFLEET__V1__FORM__FORM_IDS || form == SNOWFLEET__V1__FORM__FORM_RANGES))
+        return args_refuse(err, "form", "form must be FORM_TEXT for kind %s, got %d",
+                           id_kind_name(args->ids.kind), (int)form);
     switch (form) {
     case SNOWFLEET__V1__FORM__FORM_UNSPECIFIED:
+        args->form = args->ids.kind == ID_SNOWFLAKE ? RPC_IDS : RPC_TEXT;
+        return true;
     case SNOWFLEET__V1__FORM__FORM_IDS: args->form = RPC_IDS; return true;
     case SNOWFLEET__V1__FORM__FORM_RANGES: args->form = RPC_RANGES; return true;
     case SNOWFLEET__V1__FORM__FORM_TEXT: args->form = RPC_TEXT; return true;
@@ -107,29 +114,40 @@ bool rpc_stream_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args
     return ok;
 }
 
-static bool read_number(int64_t number, int64_t *id, struct service_error *err) {
+static bool read_number(int64_t number, enum id_read kind, struct id_value *id,
+                        struct service_error *err) {
+    if (kind != ID_READ_ANY && kind != ID_READ_SNOWFLAKE)
+        return args_refuse(err, "kind", "kind must be snowflake with a number; others are text");
     if (number < 0)
         return args_refuse(err, "number", "number must be 0..%" PRId64 ", got %" PRId64, INT64_MAX,
                            number);
-    *id = number;
+    *id = (struct id_value){.kind = ID_READ_SNOWFLAKE, .number = number};
     return true;
 }
 
-bool rpc_decode_args(const uint8_t *bytes, size_t len, int64_t *id, struct service_error *err) {
+static bool read_id(const Snowfleet__V1__DecodeRequest *request, struct id_value *id,
+                    struct service_error *err) {
+    enum id_read kind = ID_READ_ANY;
+
+    if (request->kind[0] && !decode_args_kind(request->kind, strlen(request->kind), &kind, err))
+        return false;
+    switch (request->id_case) {
+    case SNOWFLEET__V1__DECODE_REQUEST__ID_NUMBER:
+        return read_number(request->number, kind, id, err);
+    case SNOWFLEET__V1__DECODE_REQUEST__ID_TEXT:
+        return decode_args_id(request->text, strlen(request->text), kind, id, err);
+    default: return args_refuse(err, "id", "id is missing: number or text");
+    }
+}
+
+bool rpc_decode_args(const uint8_t *bytes, size_t len, struct id_value *id,
+                     struct service_error *err) {
     Snowfleet__V1__DecodeRequest *request = snowfleet__v1__decode_request__unpack(NULL, len, bytes);
     bool ok;
 
     if (!request)
         return refuse_message(err, "DecodeRequest");
-    switch (request->id_case) {
-    case SNOWFLEET__V1__DECODE_REQUEST__ID_NUMBER:
-        ok = read_number(request->number, id, err);
-        break;
-    case SNOWFLEET__V1__DECODE_REQUEST__ID_TEXT:
-        ok = decode_args_id(request->text, strlen(request->text), id, err);
-        break;
-    default: ok = args_refuse(err, "id", "id is missing: number or text"); break;
-    }
+    ok = read_id(request, id, err);
     snowfleet__v1__decode_request__free_unpacked(request, NULL);
     return ok;
 }
@@ -160,7 +178,13 @@ uint8_t *rpc_next_message(const struct service_ids *ids, const struct rpc_ids_ar
                           size_t *len) {
     Snowfleet__V1__NextResponse response = SNOWFLEET__V1__NEXT_RESPONSE__INIT;
     Snowfleet__V1__Interval interval;
+    char text[ID_TEXT_MAX + 1];
 
+    if (ids->kind != ID_SNOWFLAKE) {
+        id_kind_format(ids->kind, &ids->wide[0], text);
+        response.text = text;
+        return rpc_pack(&response.base, len);
+    }
     response.interval = put_interval(ids, &interval);
     response.id = ids->runs[0].first;
     if (args->ids.claim)
@@ -245,20 +269,25 @@ uint8_t *rpc_batch_message(const struct service_ids *ids, const struct rpc_ids_a
     return pack_ids(&response, ids, len);
 }
 
-uint8_t *rpc_decode_message(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
+uint8_t *rpc_decode_message(const struct id_facts *facts, int64_t number, const char *holder,
                             size_t *len) {
     Snowfleet__V1__DecodeResponse response = SNOWFLEET__V1__DECODE_RESPONSE__INIT;
-    struct snowflake_parts parts = snowflake_decode(id, epoch_ms);
     char time[32];
 
-    time_format(parts.timestamp_ms, time);
-    response.kind = (char *)(uintptr_t) "snowflake";
-    response.number = id;
-    response.time = time;
-    response.timestamp_ms = (int64_t)parts.timestamp_ms;
-    response.machine_id = parts.machine_id;
-    response.sequence = parts.sequence;
-    response.future = render_is_future(parts.timestamp_ms, now_ms);
+    response.kind = (char *)(uintptr_t)facts->kind;
+    response.number = number;
+    response.text = (char *)(uintptr_t)facts->text;
+    response.version = facts->version;
+    if (facts->note)
+        response.note = (char *)(uintptr_t)facts->note;
+    if (facts->has_time) {
+        time_format(facts->timestamp_ms, time);
+        response.time = time;
+        response.timestamp_ms = (int64_t)facts->timestamp_ms;
+    }
+    response.machine_id = facts->machine_id;
+    response.sequence = facts->sequence;
+    response.future = facts->future;
     if (holder)
         response.holder = (char *)(uintptr_t)holder;
     return rpc_pack(&response.base, len);

@@ -28,7 +28,8 @@ bool rpc_batch_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args,
                     struct service_error *err);
 bool rpc_stream_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args,
                      struct service_error *err);
-bool rpc_decode_args(const uint8_t *bytes, size_t len, int64_t *id, struct service_error *err);
+bool rpc_decode_args(const uint8_t *bytes, size_t len, struct id_value *id,
+                     struct service_error *err);
 
 /* Any message, framed. */
 uint8_t *rpc_pack(const ProtobufCMessage *message, size_t *len);
@@ -38,8 +39,8 @@ uint8_t *rpc_next_message(const struct service_ids *ids, const struct rpc_ids_ar
                           size_t *len);
 uint8_t *rpc_batch_message(const struct service_ids *ids, const struct rpc_ids_args *args,
                            size_t *len);
-/* DecodeResponse; holder: NULL when not known. */
-uint8_t *rpc_decode_message(int64_t id, uint64_t epoch_ms, uint64_t now_ms, const char *holder,
+/* DecodeResponse; number: of a Snowflake, else 0; holder: NULL when not known. */
+uint8_t *rpc_decode_message(const struct id_facts *facts, int64_t number, const char *holder,
                             size_t *len);
 
 #endif

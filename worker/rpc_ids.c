@@ -22,10 +22,12 @@ static void free_ids_call(struct ids_call *ids) {
 }
 
 /* What the service said, with what the control thread knows of it. */
-static void refuse(struct rpc *rpc, struct grpc_call *call, const struct service_error *err) {
+static void refuse(struct rpc *rpc, struct grpc_call *call, enum id_kind kind,
+                   const struct service_error *err) {
     struct service_error why = *err;
 
-    facts_add_reason(rpc->config.board, &why);
+    if (kind == ID_SNOWFLAKE)
+        facts_add_reason(rpc->config.board, &why);
     rpc_refuse(call, &why);
 }
 
@@ -40,7 +42,7 @@ static void on_ids(struct park_call *park, enum service_outcome outcome,
         grpc_send(ids->call, framed, len);
         grpc_finish(ids->call, GRPC_OK, NULL, GRPC_NO_RETRY);
     } else {
-        refuse(ids->rpc, ids->call, err);
+        refuse(ids->rpc, ids->call, park->ids.kind, err);
     }
     free_ids_call(ids);
 }
@@ -64,6 +66,7 @@ static struct ids_call *new_ids_call(struct rpc *rpc, struct grpc_call *call) {
 }
 
 static void take_ids(struct ids_call *ids) {
+    ids->park.ids.kind = ids->args.ids.kind;
     ids->park.ids.want = ids->args.ids.count;
     ids->park.commit_wait = ids->args.ids.commit_wait;
     park_take(ids->rpc->config.park, rpc_now_ms(ids->rpc), &ids->park);
@@ -136,7 +139,7 @@ static void on_batch(struct park_call *park, enum service_outcome outcome,
     size_t len;
 
     if (outcome != SERVICE_DONE) {
-        refuse(stream->rpc, stream->call, err);
+        refuse(stream->rpc, stream->call, park->ids.kind, err);
         free_stream(stream);
         return;
     }
@@ -151,6 +154,7 @@ static void take_batch(struct rpc_stream *stream) {
 
     if (!stream->args.endless && want > stream->args.left)
         want = (uint32_t)stream->args.left;
+    stream->park.ids.kind = stream->args.ids.kind;
     stream->park.ids.want = want;
     stream->park.commit_wait = stream->args.ids.commit_wait;
     park_take(stream->rpc->config.park, rpc_now_ms(stream->rpc), &stream->park);
@@ -216,23 +220,26 @@ void rpc_decode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t 
     struct rpc *rpc = arg;
     struct worker_view view;
     struct service_error err;
-    uint64_t epoch_ms;
+    struct id_facts facts;
+    uint64_t epoch_ms = 0;
+    const char *holder = NULL;
     uint8_t *framed;
     size_t framed_len;
-    int64_t id;
+    struct id_value id;
 
     if (!rpc_decode_args(bytes, len, &id, &err)) {
         rpc_refuse(call, &err);
         return;
     }
     view_read(rpc->config.board, &view);
-    if (!facts_epoch(rpc->config.service, &view, &epoch_ms, &err)) {
+    if (id.kind == ID_READ_SNOWFLAKE && !facts_epoch(rpc->config.service, &view, &epoch_ms, &err)) {
         rpc_refuse(call, &err);
         return;
     }
-    framed = rpc_decode_message(id, epoch_ms, rpc_now_ms(rpc),
-                                facts_holder(&view, snowflake_decode(id, epoch_ms).machine_id),
-                                &framed_len);
+    id_decode(&id, epoch_ms, rpc_now_ms(rpc), &facts);
+    if (id.kind == ID_READ_SNOWFLAKE)
+        holder = facts_holder(&view, facts.machine_id);
+    framed = rpc_decode_message(&facts, id.number, holder, &framed_len);
     grpc_send(call, framed, framed_len);
     grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
 }

@@ -76,6 +76,7 @@ uint64_t service_close(struct service *service) {
 
 void service_ids_free(struct service_ids *ids) {
     free(ids->runs);
+    free(ids->wide);
     *ids = (struct service_ids){0};
 }
 
@@ -192,12 +193,47 @@ static void finish(const struct service *service, uint64_t now_ms, struct servic
     ids->latest_ms = now_ms + 1 + error_ms; /* the millisecond may be nearly over */
 }
 
+/* UUIDs and ULIDs: whatever became of machine IDs, etcd and the strategy of the clock. */
+static enum service_outcome take_wide(struct service *service, uint64_t now_ms,
+                                      struct service_ids *ids, uint64_t *wait_until_ms,
+                                      struct service_error *err) {
+    struct error why;
+    enum status status;
+    char now[32];
+    size_t have;
+
+    if (!ids->wide)
+        ids->wide = reallocate(NULL, ids->want * sizeof *ids->wide);
+    status = service->wide.take(service->wide.source, ids->kind, now_ms, ids->wide + ids->have,
+                                ids->want - ids->have, &have, &why);
+    ids->have += (uint32_t)have;
+    service->wide_issued_total[ids->kind] += have;
+    if (status == STATUS_OK)
+        return SERVICE_DONE;
+    if (status == STATUS_BUSY) {
+        *wait_until_ms = now_ms + 1;
+        return SERVICE_WAIT;
+    }
+    if (status == STATUS_CLOCK_RANGE) {
+        time_format(now_ms, now);
+        snprintf(err->message, sizeof err->message,
+                 "the clock says %s, which is past the last time that a %s can carry", now,
+                 id_kind_name(ids->kind));
+        return unavailable(err, RETRY_CLOCK_MS);
+    }
+    snprintf(err->message, sizeof err->message, "no %s can be made: %.140s",
+             id_kind_name(ids->kind), why.message);
+    return unavailable(err, RETRY_MS);
+}
+
 enum service_outcome service_take(struct service *service, uint64_t now_ms, struct service_ids *ids,
                                   uint64_t *wait_until_ms, struct service_error *err) {
     struct snowflake_run run;
     enum status status;
 
     assert(ids->want <= SERVICE_COUNT_MAX && ids->have < ids->want);
+    if (ids->kind != ID_SNOWFLAKE)
+        return take_wide(service, now_ms, ids, wait_until_ms, err);
     if (!service->serving)
         return no_generation(err);
     if (service->clock.refuses)

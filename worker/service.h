@@ -1,5 +1,5 @@
 /* service.h - [pure] one decoded request in, one reply out: what a request means, whichever
- * transport it came by.  HTTP is first; gRPC and the Redis protocol will call the same.
+ * transport it came by.
  *
  * Belongs to one serving loop and is used on its thread only. */
 #ifndef SNOWFLEET_WORKER_SERVICE_H
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/hold.h"
+#include "common/id_kind.h"
 #include "common/snowflake.h"
 #include "common/status.h"
 
@@ -33,6 +34,13 @@ struct service {
     enum snowflake_start start;
     uint64_t issued_total;
     struct service_clock clock; /* as last told */
+    /* Where the 128-bit kinds come from, as id128_source_take(): one source for all loops. */
+    struct service_wide {
+        enum status (*take)(void *source, enum id_kind kind, uint64_t now_ms, struct id128 *ids,
+                            size_t want, size_t *have, struct error *err);
+        void *source;
+    } wide;
+    uint64_t wide_issued_total[ID_KINDS];
 };
 
 void service_init(struct service *service, uint64_t max_backward_wait_ms,
@@ -53,10 +61,12 @@ void service_drop(struct service *service);
  * was issued); 0 when there is none. */
 uint64_t service_close(struct service *service);
 
-/* A request for Snowflakes under way: it may have to wait for the next millisecond. */
+/* A request for IDs under way: it may have to wait for the next millisecond. */
 struct service_ids {
+    enum id_kind kind;
     uint32_t want, have;        /* want is 1..SERVICE_COUNT_MAX */
-    struct snowflake_run *runs; /* allocated; in the order of issue */
+    struct id128 *wide;         /* of the 128-bit kinds: have of them, allocated */
+    struct snowflake_run *runs; /* of Snowflakes: allocated; in the order of issue */
     size_t n_runs, room;
     char claim[HOLD_CLAIM_CHARS + 1]; /* of the generation that all its IDs come from */
     /* Once have == want: the timestamp of the last ID, Unix ms.  Where the strategy is `bounded`, true
@@ -65,7 +75,7 @@ struct service_ids {
     bool bounded;
     uint64_t earliest_ms, latest_ms;
 };
-/* runs grows as needed; releases it. */
+/* runs and wide are made as needed; releases them. */
 void service_ids_free(struct service_ids *ids);
 
 enum service_outcome {
@@ -79,7 +89,7 @@ struct service_error {
     const char *field;       /* or NULL */
     uint64_t retry_after_ms; /* with UNAVAILABLE; 0: not known to be worth retrying */
 };
-/* Takes what it can get now.  All IDs of one answer come from one generation: when it was replaced
+/* Takes what it can get now.  The 128-bit kinds need no generation.  All Snowflakes of one answer come from one generation: when it was replaced
  * by a fresh one while the request was parked, the IDs taken so far are given up (never reused)
  * and it starts again. */
 enum service_outcome service_take(struct service *service, uint64_t now_ms, struct service_ids *ids,

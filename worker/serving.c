@@ -104,6 +104,8 @@ static void on_publish(uv_prepare_t *handle) {
     store(&gauges->newest_ms,
           serving->service.serving ? serving->service.generation.ids.last_wall_ms : 0);
     store(&gauges->issued_total, serving->service.issued_total);
+    for (int kind = 0; kind < ID_KINDS; kind++)
+        store(&gauges->wide_issued_total[kind], serving->service.wide_issued_total[kind]);
     store(&gauges->parked, park_waiting(serving->park));
     store(&gauges->http_connections, stats.connections);
     store(&gauges->http_connections_total, stats.connections_total);
@@ -328,6 +330,14 @@ static void start_lending(struct serving *serving) {
                                       .take = ask_another, .leave = forget, .arg = serving->lend});
 }
 
+static enum status take_wide(void *source, enum id_kind kind, uint64_t now_ms, struct id128 *ids,
+                             size_t want, size_t *have, struct error *err) {
+    static const enum id128_kind kinds[ID_KINDS] = {
+        [ID_UUIDV4] = ID128_UUIDV4, [ID_UUIDV7] = ID128_UUIDV7, [ID_ULID] = ID128_ULID};
+
+    return id128_source_take(source, kinds[kind], now_ms, ids, want, have, err);
+}
+
 static enum status start_parts(struct serving *serving, struct error *err) {
     const struct serving_config *config = &serving->config;
     const struct http_server_config http = {
@@ -342,6 +352,7 @@ static enum status start_parts(struct serving *serving, struct error *err) {
     };
 
     service_init(&serving->service, config->max_backward_wait_ms, config->start);
+    serving->service.wide = (struct service_wide){.take = take_wide, .source = config->source};
     if (park_new(&serving->loop, config->clock_board, &serving->service, config->max_commit_wait_ms,
                  &serving->park, err) != STATUS_OK)
         return err->status;
@@ -349,6 +360,7 @@ static enum status start_parts(struct serving *serving, struct error *err) {
     serving->api = (struct api){
         .clock_board = config->clock_board,
         .service = &serving->service,
+        .source = config->source,
         .park = serving->park,
         .board = config->board,
         .all_gauges = config->all_gauges,

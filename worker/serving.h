@@ -1,7 +1,8 @@
 /* serving.h - one serving thread: an event loop that owns one generation, hence one machine ID,
  * with its HTTP and gRPC servers and the queue of callers parked until the next millisecond.
  *
- * The control thread orders, the loop obeys in order.  No lock is taken on the way of a request. */
+ * The control thread orders, the loop obeys in order.  No lock is taken on the way of a request for
+ * Snowflakes. */
 #ifndef SNOWFLEET_WORKER_SERVING_H
 #define SNOWFLEET_WORKER_SERVING_H
 
@@ -10,6 +11,7 @@
 #include "common/clock.h"
 #include "common/grpc_tls.h"
 #include "common/hold.h"
+#include "common/id128_source.h"
 #include "common/snowflake.h"
 #include "common/status.h"
 #include "common/tokens.h"
@@ -21,6 +23,7 @@ struct serving;
 struct serving_config {
     struct clock clock;              /* that of clock_board */
     struct clock_board *clock_board; /* outlives the thread */
+    struct id128_source *source;     /* of UUIDs and ULIDs; outlives the thread */
     int http_fd;                     /* a listening socket, shared by all serving threads */
     int grpc_fd, unix_fd;           /* the same for gRPC, over TCP and on a Unix socket; -1: none */
     struct grpc_tls *grpc_tls;      /* for TCP; NULL: none.  The loop takes a count of its own */

@@ -381,6 +381,7 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
     struct worker_slot *slot = &worker->slots[worker->n_slots];
     struct serving_config serving = {.clock = worker->timing.clock,
                                      .clock_board = &worker->timing.board,
+                                     .source = worker->source,
                                      .http_fd = http_fd,
                                      .grpc_fd = worker->grpc_fd,
                                      .unix_fd = worker->unix_fd,
@@ -465,7 +466,8 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     uv_loop_init(&worker->loop);
     view_board_init(&worker->board);
     pthread_mutex_init(&worker->closed_mutex, NULL);
-    status = keys_init(&worker->keys, config->cluster, err);
+    worker->source = id128_source_new(random_bytes, err);
+    status = worker->source ? keys_init(&worker->keys, config->cluster, err) : err->status;
     if (status != STATUS_OK)
         goto out;
     status = worker_open_tokens(worker, err);
@@ -518,6 +520,7 @@ out:
     token_file_close(worker->tokens);
     pthread_mutex_destroy(&worker->closed_mutex);
     view_board_done(&worker->board);
+    id128_source_free(worker->source);
     free(worker);
     return status;
 }

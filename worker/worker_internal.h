@@ -149,6 +149,7 @@ struct worker {
     struct worker_slot slots[RECORD_MACHINES_MAX];
     size_t n_slots;
     struct loop_gauges gauges[RECORD_MACHINES_MAX];
+    struct id128_source *source; /* of UUIDs and ULIDs: one for all loops */
     struct view_board board;
 
     uv_timer_t tick, review, deadline;

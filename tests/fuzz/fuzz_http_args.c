@@ -57,10 +57,10 @@ static void ids_body(const char *body, size_t len) {
 
 static void decode_body(const char *body, size_t len) {
     struct service_error err;
-    int64_t id = -1;
+    struct id_value id = {.number = -1};
 
     if (decode_args_body(body, len, &id, &err))
-        require(id >= 0);
+        require(id.number >= 0);
     else
         require_refusal(&err);
 }
@@ -81,7 +81,7 @@ static void framing(const char *text, size_t len) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct service_error err;
     char *text;
-    int64_t id = -1;
+    struct id_value id = {.number = -1};
 
     if (size == 0)
         return 0;
@@ -94,8 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     case 'i': ids_body(text, size - 1); break;
     case 'd': decode_body(text, size - 1); break;
     case 'n':
-        if (decode_args_id(text, size - 1, &id, &err))
-            require(id >= 0);
+        if (decode_args_id(text, size - 1, ID_READ_ANY, &id, &err))
+            require(id.number >= 0);
         else
             require_refusal(&err);
         break;

@@ -62,7 +62,7 @@ static void require_refusal(const struct service_error *err) {
 static void requests(const uint8_t *bytes, size_t len) {
     struct rpc_ids_args args;
     struct service_error err;
-    int64_t id = -1;
+    struct id_value id = {.number = -1};
 
     if (rpc_next_args(bytes, len, &args, &err))
         require(args.ids.count == 1);
@@ -79,7 +79,7 @@ static void requests(const uint8_t *bytes, size_t len) {
     else
         require_refusal(&err);
     if (rpc_decode_args(bytes, len, &id, &err))
-        require(id >= 0);
+        require(id.number >= 0);
     else
         require_refusal(&err);
 }

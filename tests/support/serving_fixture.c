@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/http_server.h"
+#include "common/random.h"
 #include "tests/support/raw_http.h"
 
 static void on_closed(void *arg, uint64_t last_ms) {
@@ -50,6 +51,11 @@ void serving_fixture_start(struct serving_fixture *fixture, const char *address)
     struct error err;
 
     start_clock(fixture);
+    fixture->config.source = id128_source_new(random_bytes, &err);
+    if (!fixture->config.source) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(EXIT_FAILURE);
+    }
     view_board_init(&fixture->board);
     if (http_listen(address, &fixture->fd, fixture->bound, sizeof fixture->bound, &err) !=
         STATUS_OK) {
@@ -126,4 +132,5 @@ void serving_fixture_stop(struct serving_fixture *fixture) {
     serving_free(fixture->serving);
     close(fixture->fd);
     view_board_done(&fixture->board);
+    id128_source_free(fixture->config.source);
 }

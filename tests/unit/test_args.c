@@ -55,15 +55,15 @@ static void odd_counts_are_refused_by_name(void) {
 }
 
 static void odd_ids_are_refused_by_name(void) {
-    int64_t id = 42;
+    struct id_value id = {.number = 42};
 
     for (size_t i = 0; i < sizeof odd_numbers / sizeof odd_numbers[0]; i++) {
         CHECK_ROW(odd_numbers[i],
-                  !decode_args_id(odd_numbers[i], strlen(odd_numbers[i]), &id, &err));
+                  !decode_args_id(odd_numbers[i], strlen(odd_numbers[i]), ID_READ_ANY, &id, &err));
         CHECK_ROW(odd_numbers[i], strcmp(err.field, "id") == 0);
     }
-    CU_ASSERT_FALSE(decode_args_id("5\0", 2, &id, &err));
-    CU_ASSERT_EQUAL(id, 42);
+    CU_ASSERT_FALSE(decode_args_id("5\0", 2, ID_READ_ANY, &id, &err));
+    CU_ASSERT_EQUAL(id.number, 42);
 }
 
 static const struct {
@@ -84,16 +84,36 @@ static void counts_go_from_1_to_10000(void) {
 
 /* --- other arguments --- */
 
-static void only_snowflakes_are_known_by_now(void) {
-    static const char *const kinds[] = {"uuidv4",     "uuidv7", "ulid", "sequence",   "Snowflake",
-                                        "snowflake ", "",       "snow", "snowflakes", "\n"};
+static void kinds_are_known_by_their_exact_names(void) {
+    static const char *const kinds[] = {"uuid",       "uuidv1", "UUIDv4", "sequence",   "Snowflake",
+                                        "snowflake ", "",       "snow",   "snowflakes", "\n"};
     struct ids_args args;
 
-    CU_ASSERT_TRUE(set("kind", "snowflake", &args));
+    CU_ASSERT_TRUE(set("kind", "snowflake", &args) && args.kind == ID_SNOWFLAKE);
+    CU_ASSERT_TRUE(set("kind", "uuidv4", &args) && args.kind == ID_UUIDV4);
+    CU_ASSERT_TRUE(set("kind", "uuidv7", &args) && args.kind == ID_UUIDV7);
+    CU_ASSERT_TRUE(set("kind", "ulid", &args) && args.kind == ID_ULID);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         CHECK_ROW(kinds[i], !set("kind", kinds[i], &args) && strcmp(err.field, "kind") == 0);
-    set("kind", "ulid", &args);
-    CHECK_TEXT(err.message, "kind must be snowflake, got ulid");
+    set("kind", "guid", &args);
+    CHECK_TEXT(err.message, "kind must be snowflake, uuidv4, uuidv7 or ulid, got guid");
+}
+
+static void claims_and_commit_wait_are_of_snowflakes(void) {
+    struct ids_args args;
+
+    CU_ASSERT_TRUE(read_body(&args, "{\"kind\":\"snowflake\",\"claim\":1,\"commit_wait\":1}"));
+    CU_ASSERT_TRUE(ids_args_check(&args, &err));
+    CU_ASSERT_TRUE(read_body(&args, "{\"kind\":\"ulid\",\"claim\":0,\"commit_wait\":0}"));
+    CU_ASSERT_TRUE(ids_args_check(&args, &err));
+    CU_ASSERT_TRUE(read_body(&args, "{\"claim\":1,\"kind\":\"ulid\"}"));
+    CU_ASSERT_FALSE(ids_args_check(&args, &err));
+    CHECK_TEXT(err.field, "claim");
+    CU_ASSERT_TRUE(read_body(&args, "{\"kind\":\"uuidv7\",\"commit_wait\":true}"));
+    CU_ASSERT_FALSE(ids_args_check(&args, &err));
+    CHECK_TEXT(err.code, "INVALID_ARGUMENT");
+    CHECK_TEXT(err.field, "commit_wait");
+    CHECK_TEXT(err.message, "commit_wait goes with kind snowflake only, got kind uuidv7");
 }
 
 static void claim_is_0_or_1(void) {
@@ -176,7 +196,7 @@ static const struct {
     {"{\"count\":\"\"}", "count"},
     {"{\"count\":\"" ARABIC_FIVE "\"}", "count"},
     {"{\"kind\":5}", "kind"},
-    {"{\"kind\":\"uuidv4\"}", "kind"},
+    {"{\"kind\":\"uuidv5\"}", "kind"},
     {"{\"kind\":true}", "kind"},
     {"{\"claim\":2}", "claim"},
     {"{\"commit_wait\":2}", "commit_wait"},
@@ -213,7 +233,7 @@ static void a_wrong_body_is_refused_and_its_field_named(void) {
 static void deep_nesting_is_refused(void) {
     static char body[100001];
     struct ids_args args;
-    int64_t id;
+    struct id_value id;
 
     memset(body, '[', sizeof body - 1);
     CU_ASSERT_FALSE(read_body(&args, body));
@@ -247,17 +267,21 @@ static const struct {
     {"{\"id\":[1]}", -1},
     {"{}", -1},
     {"", -1},
-    {"{\"id\":1,\"kind\":\"snowflake\"}", -1},
+    {"{\"id\":1,\"kind\":\"snowflake\"}", 1},
+    {"{\"id\":1,\"kind\":\"uuid\"}", -1},
+    {"{\"id\":1,\"kind\":\"Snowflake\"}", -1},
+    {"{\"id\":1,\"kind\":1}", -1},
+    {"{\"id\":1,\"epoch\":1}", -1},
     {"{\"id\":1,\"id\":1}", -1},
 };
 
 /* B36 */
 static void an_id_is_read_exactly_or_refused(void) {
     for (size_t i = 0; i < sizeof id_bodies / sizeof id_bodies[0]; i++) {
-        int64_t id = -1;
+        struct id_value id = {.number = -1};
         bool ok = decode_args_body(id_bodies[i].body, strlen(id_bodies[i].body), &id, &err);
 
-        CHECK_ROW(id_bodies[i].body, ok == (id_bodies[i].id >= 0) && id == id_bodies[i].id);
+        CHECK_ROW(id_bodies[i].body, ok == (id_bodies[i].id >= 0) && id.number == id_bodies[i].id);
     }
 }
 
@@ -301,7 +325,8 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(odd_counts_are_refused_by_name),
     CHECK_TEST(odd_ids_are_refused_by_name),
     CHECK_TEST(counts_go_from_1_to_10000),
-    CHECK_TEST(only_snowflakes_are_known_by_now),
+    CHECK_TEST(kinds_are_known_by_their_exact_names),
+    CHECK_TEST(claims_and_commit_wait_are_of_snowflakes),
     CHECK_TEST(claim_is_0_or_1),
     CHECK_TEST(commit_wait_is_0_or_1),
     CHECK_TEST(unknown_arguments_are_refused_by_name),

@@ -86,6 +86,23 @@ static void the_largest_answer_has_room(void) {
     free(text);
 }
 
+static void the_other_kinds_stand_in_their_canonical_form(void) {
+    static struct id128 wide[] = {{{0x01, 0x7f, 0x22, 0xe2, 0x79, 0xb0, 0x7c, 0xc3, 0x98, 0xc4,
+                                    0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f}},
+                                  {{0}}};
+    struct service_ids made = {.kind = ID_UUIDV7, .want = 2, .have = 2, .wide = wide};
+    size_t len;
+    char *text = render_ids_json(&made, false, &len);
+
+    check_handed_over(text, len,
+                      "{\"kind\":\"uuidv7\",\"count\":2,\"ids\":["
+                      "\"017f22e2-79b0-7cc3-98c4-dc0c0c07398f\","
+                      "\"00000000-0000-0000-0000-000000000000\"]}");
+    made.kind = ID_ULID;
+    text = render_ids_text(&made, &len);
+    check_handed_over(text, len, "01FWHE4YDGFK1SHH6W1G60EECF\n00000000000000000000000000\n");
+}
+
 /* --- decode and errors --- */
 
 static void the_future_begins_after_a_second(void) {
@@ -96,11 +113,14 @@ static void the_future_begins_after_a_second(void) {
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int64_t smallest, largest;
+        struct id_facts facts;
         size_t len;
         char *text;
 
         snowflake_range(NOW_MS + rows[i].ahead_ms, SNOWFLAKE_EPOCH_MS, &smallest, &largest);
-        text = render_decoded(largest, SNOWFLAKE_EPOCH_MS, NOW_MS, NULL, &len);
+        id_decode(&(struct id_value){.kind = ID_READ_SNOWFLAKE, .number = largest},
+                  SNOWFLAKE_EPOCH_MS, NOW_MS, &facts);
+        text = render_decoded(&facts, NULL, &len);
         CHECK_TEXT(text + len - strlen(rows[i].future), rows[i].future);
         free(text);
     }
@@ -213,6 +233,7 @@ static CU_TestInfo id_rules[] = {
     CHECK_TEST(the_interval_of_true_time_stands_in_strings),
     CHECK_TEST(text_is_one_id_a_line),
     CHECK_TEST(the_largest_answer_has_room),
+    CHECK_TEST(the_other_kinds_stand_in_their_canonical_form),
     CHECK_TEST(the_future_begins_after_a_second),
     CHECK_TEST(an_error_may_quote_anything),
     CU_TEST_INFO_NULL,

@@ -59,19 +59,52 @@ static void a_stream_without_a_count_has_no_end(void) {
     CU_ASSERT_EQUAL(args.ids.count, 7);
 }
 
+static void kinds_of_128_bits_come_as_text_only(void) {
+    Snowfleet__V1__NextBatchRequest request = SNOWFLEET__V1__NEXT_BATCH_REQUEST__INIT;
+
+    request.kind = (char *)(uintptr_t) "uuidv7";
+    request.count = 5;
+    CU_ASSERT(rpc_batch_args(packed, pack(&request.base), &args, &err));
+    CU_ASSERT(args.ids.kind == ID_UUIDV7 && args.form == RPC_TEXT);
+    request.form = SNOWFLEET__V1__FORM__FORM_TEXT;
+    CU_ASSERT(rpc_batch_args(packed, pack(&request.base), &args, &err));
+    request.form = SNOWFLEET__V1__FORM__FORM_RANGES;
+    CU_ASSERT(!rpc_batch_args(packed, pack(&request.base), &args, &err));
+    CHECK_TEXT(err.message, "form must be FORM_TEXT for kind uuidv7, got 2");
+    request.form = SNOWFLEET__V1__FORM__FORM_TEXT;
+    request.claim = true;
+    CU_ASSERT(!rpc_batch_args(packed, pack(&request.base), &args, &err));
+    CHECK_TEXT(err.field, "claim");
+}
+
+/* B99: the default limit of gRPC's clients is 4 MiB. */
+static void the_largest_batch_of_uuids_is_far_below_4_mib(void) {
+    struct service_ids ids = {.kind = ID_UUIDV4,
+                              .want = SERVICE_COUNT_MAX,
+                              .have = SERVICE_COUNT_MAX,
+                              .wide = calloc(SERVICE_COUNT_MAX, sizeof(struct id128))};
+    const struct rpc_ids_args wanted = {.form = RPC_TEXT, .ids = {.kind = ID_UUIDV4}};
+    size_t len;
+
+    free(rpc_batch_message(&ids, &wanted, &len));
+    free(ids.wide);
+    CU_ASSERT_EQUAL(len, GRPC_PREFIX_BYTES + SERVICE_COUNT_MAX * (36 + 2));
+    CU_ASSERT(len < 4194304);
+}
+
 static void a_number_to_decode_is_not_negative(void) {
     Snowfleet__V1__DecodeRequest request = SNOWFLEET__V1__DECODE_REQUEST__INIT;
-    int64_t id = -7;
+    struct id_value id = {.number = -7};
 
     CU_ASSERT(!rpc_decode_args(packed, pack(&request.base), &id, &err));
     CHECK_TEXT(err.message, "id is missing: number or text");
     request.id_case = SNOWFLEET__V1__DECODE_REQUEST__ID_NUMBER;
     request.number = INT64_MAX;
     CU_ASSERT(rpc_decode_args(packed, pack(&request.base), &id, &err));
-    CU_ASSERT_EQUAL(id, INT64_MAX);
+    CU_ASSERT_EQUAL(id.number, INT64_MAX);
     request.number = 0; /* a number all the same */
     CU_ASSERT(rpc_decode_args(packed, pack(&request.base), &id, &err));
-    CU_ASSERT_EQUAL(id, 0);
+    CU_ASSERT_EQUAL(id.number, 0);
     request.number = -1;
     CU_ASSERT(!rpc_decode_args(packed, pack(&request.base), &id, &err));
     CHECK_TEXT(err.message, "number must be 0..9223372036854775807, got -1");
@@ -79,7 +112,7 @@ static void a_number_to_decode_is_not_negative(void) {
 
 static void bytes_that_are_no_message_are_named(void) {
     static const uint8_t wrong[] = {0xff, 0xff, 0xff};
-    int64_t id;
+    struct id_value id;
 
     CU_ASSERT(!rpc_next_args(wrong, sizeof wrong, &args, &err));
     CHECK_TEXT(err.message, "the request is no snowfleet.v1.NextRequest");
@@ -179,6 +212,8 @@ static void commit_wait_is_asked_for_like_a_claim(void) {
 static CU_TestInfo requests[] = {CHECK_TEST(an_empty_request_is_for_one_snowflake),
                                  CHECK_TEST(a_batch_needs_a_count_in_range),
                                  CHECK_TEST(a_stream_without_a_count_has_no_end),
+                                 CHECK_TEST(kinds_of_128_bits_come_as_text_only),
+                                 CHECK_TEST(the_largest_batch_of_uuids_is_far_below_4_mib),
                                  CHECK_TEST(a_number_to_decode_is_not_negative),
                                  CHECK_TEST(bytes_that_are_no_message_are_named),
                                  CHECK_TEST(ids_come_in_the_form_asked_for),

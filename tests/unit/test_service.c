@@ -49,6 +49,31 @@ static void given_machine_7_granted_for_10_s(void) {
     order_install(CLAIM_A, false, START_MS - 1, START_MS + 10000);
 }
 
+/* A source that has only so many of a millisecond, and breaks when told to. */
+static struct {
+    size_t left;
+    enum status status;
+} fake;
+
+static enum status take_fake(void *source, enum id_kind kind, uint64_t at_ms, struct id128 *ids,
+                             size_t want, size_t *have, struct error *why) {
+    (void)source, (void)kind;
+    for (*have = 0; *have < want && fake.left > 0; ++*have, fake.left--) {
+        memset(&ids[*have], 0, sizeof *ids);
+        id128_set_time_ms(&ids[*have], at_ms);
+    }
+    if (*have == want)
+        return STATUS_OK;
+    return error_set(why, fake.status, "getrandom: it is broken");
+}
+
+static void given_a_source_of(size_t left, enum status then) {
+    given_no_generation();
+    fake.left = left;
+    fake.status = then;
+    service.wide.take = take_fake;
+}
+
 static enum service_outcome take(struct service_ids *ids) {
     return service_take(&service, now_ms, ids, &wait_until_ms, &err);
 }
@@ -524,6 +549,49 @@ static void a_child_of_fork_has_no_generation_and_gives_nothing(void) {
     free_unforked(kept, sizeof *kept);
 }
 
+/* --- UUIDs and ULIDs --- */
+
+static void the_other_kinds_need_no_machine_id(void) {
+    struct service_ids ids = {.kind = ID_ULID, .want = 3};
+
+    given_a_source_of(3, STATUS_SYSTEM);
+    CU_ASSERT_EQUAL(take(&ids), SERVICE_DONE);
+    CU_ASSERT_EQUAL(ids.have, 3);
+    CU_ASSERT_EQUAL(id128_time_ms(&ids.wide[2]), START_MS);
+    CU_ASSERT_EQUAL(service.wide_issued_total[ID_ULID], 3);
+    CU_ASSERT_EQUAL(service.issued_total, 0);
+    service_ids_free(&ids);
+}
+
+static void a_spent_millisecond_is_waited_for_and_what_was_had_is_kept(void) {
+    struct service_ids ids = {.kind = ID_UUIDV7, .want = 5};
+
+    given_a_source_of(2, STATUS_BUSY);
+    CU_ASSERT_EQUAL(take(&ids), SERVICE_WAIT);
+    CU_ASSERT_EQUAL(wait_until_ms, START_MS + 1);
+    now_ms++;
+    fake.left = 3;
+    CU_ASSERT_EQUAL(take(&ids), SERVICE_DONE);
+    CU_ASSERT_EQUAL(id128_time_ms(&ids.wide[1]), START_MS);
+    CU_ASSERT_EQUAL(id128_time_ms(&ids.wide[4]), START_MS + 1);
+    service_ids_free(&ids);
+}
+
+static void without_randomness_there_is_no_id(void) {
+    struct service_ids ids = {.kind = ID_UUIDV4, .want = 2};
+
+    given_a_source_of(1, STATUS_SYSTEM);
+    CU_ASSERT_EQUAL(take(&ids), SERVICE_FAILED);
+    CHECK_TEXT(err.code, "UNAVAILABLE");
+    CHECK_TEXT(err.message, "no uuidv4 can be made: getrandom: it is broken");
+    service_ids_free(&ids);
+    ids = (struct service_ids){.kind = ID_UUIDV7, .want = 1};
+    given_a_source_of(0, STATUS_CLOCK_RANGE);
+    CU_ASSERT_EQUAL(take(&ids), SERVICE_FAILED);
+    CU_ASSERT(strstr(err.message, "past the last time that a uuidv7 can carry") != NULL);
+    service_ids_free(&ids);
+}
+
 static CU_TestInfo issuing[] = {
     CHECK_TEST(the_first_id_is_dated_after_what_was_used_up),
     CHECK_TEST(a_batch_goes_on_in_the_next_millisecond_with_its_time),
@@ -532,6 +600,9 @@ static CU_TestInfo issuing[] = {
     CHECK_TEST(a_batch_that_meets_the_limit_fails_as_a_whole),
     CHECK_TEST(without_a_generation_it_is_unavailable),
     CHECK_TEST(a_child_of_fork_has_no_generation_and_gives_nothing),
+    CHECK_TEST(the_other_kinds_need_no_machine_id),
+    CHECK_TEST(a_spent_millisecond_is_waited_for_and_what_was_had_is_kept),
+    CHECK_TEST(without_randomness_there_is_no_id),
     CU_TEST_INFO_NULL,
 };
 static CU_TestInfo clocks[] = {
