@@ -65,6 +65,7 @@ static void read_in_pieces(const char *dump, size_t len, size_t piece) {
     struct audit_line line, expected;
     size_t at = 0, given = 0, room;
     uint64_t lines = 0;
+    bool more;
 
     audit_reader_init(&reader);
     do {
@@ -78,13 +79,16 @@ static void read_in_pieces(const char *dump, size_t len, size_t piece) {
         given += n;
         audit_reader_fill(&reader, n);
         while (audit_reader_next(&reader, &line)) {
-            assert(expect(dump, len, &at, &expected) && reader.line == ++lines);
+            more = expect(dump, len, &at, &expected);
+            lines++;
+            assert(more && reader.line == lines);
             same_line(&line, &expected);
         }
         if (n == 0)
             break;
     } while (true);
-    assert(!expect(dump, len, &at, &expected));
+    more = expect(dump, len, &at, &expected);
+    assert(!more);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -70,9 +70,10 @@ static void start(void) {
         .idle_timeout_ms = TIMEOUT_MS,
         .handle = handle,
     };
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    static int fd; /* the listener, for as long as the process lives */
     struct error err;
 
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     signal(SIGPIPE, SIG_IGN);
     address_len = sizeof(sa_family_t);
     assert(uv_loop_init(&loop) == 0 && fd >= 0);
