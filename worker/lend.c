@@ -24,7 +24,7 @@ struct lent {
 
 struct lend {
     struct lend_config config;
-    LIST_HEAD(, loan) loans;
+    LIST_HEAD(loan_list, loan) loans;
     size_t next; /* whom to ask first, in turn */
     bool ended;
 };

@@ -61,12 +61,18 @@ static void count_bits(const struct id128 *id, unsigned counts[static 128]) {
         counts[bit] += id->bytes[bit / 8] >> (7 - bit % 8) & 1;
 }
 
+/* Version and variant; -1 for the others. */
+static int fixed_bit(int bit, int version) {
+    if (bit >= 48 && bit < 52)
+        return version >> (51 - bit) & 1;
+    return bit == 64 ? 1 : bit == 65 ? 0 : -1;
+}
+
 static void check_bits(const unsigned counts[static 128], int version, int random_from) {
     for (int bit = random_from; bit < 128; bit++) {
-        bool fixed = (bit >= 48 && bit < 52) || bit == 64 || bit == 65;
-        int fixed_value = bit == 64 ? 1 : bit == 65 ? 0 : version >> (51 - bit) & 1;
-        bool ok = fixed ? counts[bit] == (fixed_value ? VALUES : 0)
-                        : counts[bit] > VALUES * 0.48 && counts[bit] < VALUES * 0.52;
+        int fixed = fixed_bit(bit, version);
+        bool ok = fixed >= 0 ? counts[bit] == (fixed ? VALUES : 0)
+                             : counts[bit] > VALUES * 0.48 && counts[bit] < VALUES * 0.52;
 
         if (!ok)
             printf("\n    bit %d is set %u times of %d", bit, counts[bit], VALUES);
