@@ -312,6 +312,7 @@ static void handle_ready(const struct request *request) {
     char *body;
     size_t len;
 
+    park_look(request->api->park);
     if (facts_ready(request->api->board, request->api->service, request->api->draining,
                     wall_ms(request), &view, &why)) {
         body = report_ready(&report, &len);

@@ -12,9 +12,10 @@ void facts_add_reason(struct view_board *board, struct service_error *err) {
         snprintf(err->message + len, sizeof err->message - len, ": %s", view.reason);
 }
 
-static bool any_loop_serves(const struct worker_view *view, uint64_t now_ms) {
+static bool any_loop_serves(const struct worker_view *view, uint64_t now_ms,
+                            uint64_t max_backward_wait_ms) {
     for (size_t i = 0; i < view->n_machines; i++)
-        if (view_loop_serves(view->machines[i].gauges, now_ms))
+        if (view_loop_serves(view->machines[i].gauges, now_ms, max_backward_wait_ms))
             return true;
     return false;
 }
@@ -27,7 +28,10 @@ bool facts_ready(struct view_board *board, const struct service *service, bool d
         view->state = WORKER_DRAINING; /* the order may be here before the view */
     if (view_state(view, now_ms) != WORKER_SERVING)
         return false;
-    return service_ready(service, now_ms, why) || any_loop_serves(view, now_ms);
+    if (service_ready(service, now_ms, why))
+        return true;
+    /* What refuses the clock here refuses it everywhere. */
+    return !service->clock.refuses && any_loop_serves(view, now_ms, service->max_backward_wait_ms);
 }
 
 bool facts_epoch(const struct service *service, const struct worker_view *view, uint64_t *epoch_ms,

@@ -13,7 +13,7 @@
 void facts_add_reason(struct view_board *board, struct service_error *err);
 
 /* May Snowflakes be asked for now, of this loop or by way of it of another one (lend.h)?  *view becomes
- * the worker's, and *why says what is wrong. */
+ * the worker's, and *why says what is wrong.  The service has been told of the clock (park_look()). */
 bool facts_ready(struct view_board *board, const struct service *service, bool draining,
                  uint64_t now_ms, struct worker_view *view, struct service_error *why);
 

@@ -54,7 +54,8 @@ static size_t choose(struct lend *lend, uint64_t now_ms) {
     for (size_t i = 0; i < config->n_loops; i++) {
         size_t loop = lend->next++ % config->n_loops;
 
-        if (loop != config->self && view_loop_serves(&config->gauges[loop], now_ms))
+        if (loop != config->self &&
+            view_loop_serves(&config->gauges[loop], now_ms, config->max_backward_wait_ms))
             return loop;
     }
     return config->self;

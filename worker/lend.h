@@ -19,9 +19,10 @@
 struct lent; /* on its way from loop to loop */
 
 struct lend_config {
-    struct loop_gauges *gauges; /* of all loops; limit_ms tells who serves */
+    struct loop_gauges *gauges; /* of all loops; they tell who serves */
     size_t n_loops, self;       /* this loop is gauges[self] */
     struct park *park;          /* this loop's */
+    uint64_t max_backward_wait_ms;
     /* Brings it to that loop's lend_arrived(), on that loop's thread. */
     void (*send)(void *arg, size_t loop, struct lent *lent);
     void *arg;

@@ -100,8 +100,8 @@ static const struct service_error client_gone = {
     .message = "the client went away",
 };
 
-/* Reads what the strategy has to say; only `bounded` has. */
-static struct effective_now look(struct park *park) {
+/* Only `bounded` has something to say. */
+struct effective_now park_look(struct park *park) {
     struct effective_now now = {.effective_ns = 0};
 
     if (park->board->strategy == CLOCK_BOUNDED) {
@@ -252,7 +252,7 @@ static void serve_queue(struct park *park, struct queue *queue, uint64_t *wait_u
 }
 
 void park_serve(struct park *park, uint64_t now_ms) {
-    struct effective_now now = look(park);
+    struct effective_now now = park_look(park);
 
     serve_queue(park, &park->waiting_ones, &park->wait_until_ms, now_ms, &now);
     serve_queue(park, &park->wide_ones, &park->wide_until_ms, now_ms, &now);
@@ -260,7 +260,7 @@ void park_serve(struct park *park, uint64_t now_ms) {
 }
 
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
-    struct effective_now now = look(park);
+    struct effective_now now = park_look(park);
     bool wide = call->ids.kind != ID_SNOWFLAKE;
     struct queue *queue = wide ? &park->wide_ones : &park->waiting_ones;
     uint64_t *wait_until_ms = wide ? &park->wide_until_ms : &park->wait_until_ms;

@@ -45,6 +45,9 @@ struct park_other {
     void *arg;
 };
 void park_set_other(struct park *park, const struct park_other *other);
+/* Reads the clock and tells the service what the strategy has to say of it; zeroes where it has nothing
+ * to say. */
+struct effective_now park_look(struct park *park);
 /* Serves the call now if nobody waits before it, else when its turn comes. */
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call);
 /* A call that waits is forgotten, done() does not run: its client gave up.  Nothing, if it does not wait. */

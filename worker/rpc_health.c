@@ -44,9 +44,11 @@ static serving_status look(struct rpc *rpc, enum service_need need) {
 
     if (need == NEED_UNKNOWN)
         return SERVICE_UNKNOWN;
-    if (need == NEED_IDS)
+    if (need == NEED_IDS) {
+        park_look(rpc->config.park);
         ok = facts_ready(rpc->config.board, rpc->config.service, rpc->draining, rpc_now_ms(rpc),
                          &view, &why);
+    }
     return ok ? SERVING : NOT_SERVING;
 }
 

@@ -95,14 +95,14 @@ static void on_publish(uv_prepare_t *handle) {
     http_server_stats(serving->http, &stats);
     if (serving->service.issued_total > 0 && !serving->service.fresh)
         store(&gauges->last_issued_ms, serving->service.generation.ids.last_wall_ms);
+    store(&gauges->newest_ms,
+          serving->service.serving ? serving->service.generation.ids.last_wall_ms : 0);
     /* Released: who reads it also sees all that came before, the other loops among it. */
     atomic_store_explicit(&gauges->limit_ms,
                           serving->service.serving && serving->end_by_ms == 0
                               ? serving->service.generation.ids.limit_ms
                               : 0,
                           memory_order_release);
-    store(&gauges->newest_ms,
-          serving->service.serving ? serving->service.generation.ids.last_wall_ms : 0);
     store(&gauges->issued_total, serving->service.issued_total);
     for (int kind = 0; kind < ID_KINDS; kind++)
         store(&gauges->wide_issued_total[kind], serving->service.wide_issued_total[kind]);
@@ -320,6 +320,7 @@ static void start_lending(struct serving *serving) {
                                      .n_loops = config->n_loops,
                                      .self = (size_t)(config->gauges - config->all_gauges),
                                      .park = serving->park,
+                                     .max_backward_wait_ms = config->max_backward_wait_ms,
                                      .send = send_lent,
                                      .arg = serving};
 

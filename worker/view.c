@@ -42,10 +42,13 @@ void view_read(struct view_board *board, struct worker_view *view) {
     pthread_mutex_unlock(&board->mutex);
 }
 
-bool view_loop_serves(const struct loop_gauges *gauges, uint64_t now_ms) {
+bool view_loop_serves(const struct loop_gauges *gauges, uint64_t now_ms,
+                      uint64_t max_backward_wait_ms) {
     uint64_t limit_ms = atomic_load_explicit(&gauges->limit_ms, memory_order_acquire);
+    uint64_t newest_ms = atomic_load_explicit(&gauges->newest_ms, memory_order_relaxed);
+    bool behind = newest_ms > now_ms && newest_ms - now_ms > max_backward_wait_ms;
 
-    return limit_ms != 0 && limit_ms >= now_ms;
+    return limit_ms != 0 && limit_ms >= now_ms && !behind;
 }
 
 enum machine_state { MACHINE_CLAIMING, MACHINE_SERVING, MACHINE_STARVED, MACHINE_CLOSED };

@@ -55,8 +55,10 @@ struct loop_gauges {
     _Atomic uint64_t grpc_calls_total[GRPC_CODES];   /* ended, by status code */
 };
 
-/* Does that loop serve Snowflakes, as far as one knows from outside? */
-bool view_loop_serves(const struct loop_gauges *gauges, uint64_t now_ms);
+/* Does that loop serve Snowflakes, as far as one knows from outside, if need be after a wait for the
+ * clock of at most max_backward_wait_ms? */
+bool view_loop_serves(const struct loop_gauges *gauges, uint64_t now_ms,
+                      uint64_t max_backward_wait_ms);
 
 struct view_machine {
     struct hold_view hold;

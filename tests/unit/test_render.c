@@ -227,6 +227,27 @@ static void a_loop_that_does_not_turn_is_named(void) {
     CHECK_TEXT(err.message, "the control loop does not turn");
 }
 
+static void a_loop_serves_up_to_its_limit_and_unless_the_clock_is_behind(void) {
+    static const struct {
+        const char *row;
+        uint64_t limit_ms, newest_ms;
+        bool serves;
+    } rows[] = {
+        {"it has no generation", 0, 0, false},
+        {"the clock is past all that was issued", NOW_MS + 1000, NOW_MS - 1, true},
+        {"the last millisecond of the limit", NOW_MS, NOW_MS, true},
+        {"the limit is past", NOW_MS - 1, NOW_MS - 1, false},
+        {"behind as long as is waited out", NOW_MS + 1000, NOW_MS + 10, true},
+        {"further behind", NOW_MS + 1000, NOW_MS + 11, false},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct loop_gauges loop = {.limit_ms = rows[i].limit_ms, .newest_ms = rows[i].newest_ms};
+
+        CHECK_ROW(rows[i].row, view_loop_serves(&loop, NOW_MS, 10) == rows[i].serves);
+    }
+}
+
 static CU_TestInfo id_rules[] = {
     CHECK_TEST(ids_stand_as_strings_in_json),
     CHECK_TEST(the_claim_comes_before_the_ids),
@@ -245,6 +266,7 @@ static CU_TestInfo state_rules[] = {
     CHECK_TEST(a_machine_id_s_state_follows_its_phase),
     CHECK_TEST(draining_starting_and_halted_are_the_control_thread_s_to_say),
     CHECK_TEST(a_loop_that_does_not_turn_is_named),
+    CHECK_TEST(a_loop_serves_up_to_its_limit_and_unless_the_clock_is_behind),
     CU_TEST_INFO_NULL,
 };
 
