@@ -8,6 +8,7 @@ import subprocess
 import jsonschema
 
 import lib
+from clock_page import Clock
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW", "get")
 ID = 187354526515220487
@@ -200,6 +201,15 @@ def is_sound(daemon, document, program):
 
 # ---- the worker ----
 
+def bounded_worker(fleet):
+    """One that takes every documented argument: commit_wait needs a clock that is vouched for."""
+    clock = Clock(fleet)
+    clock.say(True, 0.02)
+    worker = fleet.worker("--assign-wait=0s", "--clock-strategy=bounded", f"--clock-file={clock.path}")
+    worker.wait_ready()
+    return worker
+
+
 def test_a_worker_does_what_it_documents():
     with lib.Fleet() as fleet:
         fleet.init("--new", "--reserved=5,7-9")
@@ -220,8 +230,7 @@ def test_a_worker_does_what_it_documents():
 def test_documented_bounds_of_arguments_are_the_real_ones():
     with lib.Fleet() as fleet:
         fleet.init("--new")
-        worker = fleet.worker("--assign-wait=0s")
-        worker.wait_ready()
+        worker = bounded_worker(fleet)
         document = document_of(worker)
         checked = 0
         for path, method, operation, parameters in document.operations():
@@ -230,12 +239,29 @@ def test_documented_bounds_of_arguments_are_the_real_ones():
                 if parameter["in"] == "query" and path == "/v1/ids":
                     check_argument(worker, path, method, operation, parameter)
                     checked += 1
-        lib.check(checked >= 6, "kind, count and claim of GET and of POST")
+        lib.check(checked >= 8, "kind, count, claim and commit_wait of GET and of POST")
         get, post = document.paths["/v1/ids"]["get"], document.paths["/v1/ids"]["post"]
         lib.equal(document.paths["/v1/ids"]["parameters"][1]["schema"]["maximum"], 10000)
         refused(worker, "GET", "/v1/ids?other=1", get, None)
         refused(worker, "GET", "/v1/ids?count=1&count=1", get, "count")
         refused(worker, "POST", "/v1/ids?count=1", post, "count", '{"count":1}')
+
+
+def test_commit_wait_is_documented_to_need_a_bounded_clock():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        worker = fleet.worker("--assign-wait=0s")
+        worker.wait_ready()
+        document = document_of(worker)
+        parameter = document.raw["components"]["parameters"]["CommitWait"]
+        lib.check("--clock-strategy=bounded" in parameter["description"], parameter)
+        for method, where, body in (("GET", "/v1/ids?commit_wait=1", None),
+                                    ("POST", "/v1/ids", '{"commit_wait":true}')):
+            operation = document.paths["/v1/ids"][method.lower()]
+            refused(worker, method, where, operation, "commit_wait", body)
+            reply = ask(worker.address, method, where, body=body)
+            lib.equal(reply.json()["error"]["code"], "FAILED_PRECONDITION")
+        lib.equal(ask(worker.address, "GET", "/v1/ids?commit_wait=0").status, 200, "asks for nothing")
 
 
 def values_of(schema):
@@ -274,14 +300,15 @@ def refused(worker, method, where, operation, field, body=None):
 def test_documented_bodies_are_taken_and_others_refused():
     with lib.Fleet() as fleet:
         fleet.init("--new")
-        worker = fleet.worker("--assign-wait=0s")
-        worker.wait_ready()
+        worker = bounded_worker(fleet)
         document = document_of(worker)
         rows = {
             "/v1/ids": [{}, {"count": 1}, {"count": 10000}, {"count": "10000"}, {"count": 0},
                         {"count": 10001}, {"count": "10001"}, {"count": "0"}, {"count": "01"},
                         {"count": 1.5}, {"count": True}, {"count": None}, {"claim": True},
                         {"claim": 1}, {"claim": "0"}, {"claim": 2}, {"claim": "x"}, {"claim": None},
+                        {"commit_wait": True}, {"commit_wait": 1}, {"commit_wait": "0"},
+                        {"commit_wait": 2}, {"commit_wait": "x"}, {"commit_wait": None},
                         {"kind": "snowflake"}, {"kind": "uuid"}, {"kind": 1}, {"other": 1}, [], 1],
             "/v1/decode": [{"id": "0"}, {"id": ID}, {"id": "9223372036854775807"},
                            {"id": 9223372036854775807}, {"id": "9223372036854775808"},
