@@ -371,10 +371,12 @@ def test_a_clock_that_goes_back():
         clock.set(-9)  # after it handed over
         alone.start()
         alone.take()
-        clock.set(3600)  # an hour too far, and corrected
+        clock.set(3600)  # an hour too far, and corrected: taken over only by a restart
         alone.take()
+        lib.check(load.parts(alone.newest)[0] < (time.time() + 60) * 1000, "coasted over")
         alone.restart()
         alone.take()
+        lib.check(load.parts(alone.newest)[0] > (time.time() + 3540) * 1000, "and taken over")
         clock.set(-9)
         alone.restart()
         reply = lib.wait_until(lambda: (lambda r: r if "can be used in" in r.body else None)(
@@ -393,7 +395,13 @@ def test_before_the_epoch_and_past_the_end():
         clock.set(load.EPOCH_MS / 1000 - time.time() - 3600)
         alone.start("--init")
         lib.equal(alone.worker.get("/v1/ids").status, 503)
-        clock.set(test_clock_wait.END_MS / 1000 - time.time() - 2)
+        clock.set(test_clock_wait.END_MS / 1000 - time.time() - 5)
+        clock_of = lambda: alone.worker.status()["clock"]
+        lib.wait_until(lambda: clock_of()["state"] == "coasting", 10, "nobody is there to confirm it")
+        lib.check("until a restart" in clock_of()["reason"], "it says what is needed")
+        lib.equal(alone.worker.get("/v1/ids").status, 503)
+        clock.set(test_clock_wait.END_MS / 1000 - time.time() - 5)
+        alone.restart()
         alone.take(100)
         lib.wait_until(lambda: alone.worker.get("/v1/ids").status == 503, 10, "the end is past")
         lib.equal(alone.file.newest().horizon_ms, test_clock_wait.END_MS)
