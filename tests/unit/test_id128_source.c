@@ -108,7 +108,7 @@ static void without_randomness_there_is_no_id_of_any_kind(void) {
     struct id128_source *dry = id128_source_new(no_randomness, &err);
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(dry);
-    for (int kind = 0; kind < ID128_KINDS; kind++) {
+    for (enum id128_kind kind = 0; kind < ID128_KINDS; kind++) {
         struct id128 id;
         size_t have = 9;
 
@@ -129,7 +129,7 @@ static void a_spent_millisecond_gives_what_it_has_and_says_busy(void) {
     struct id128_source *spent = id128_source_new(all_ones, &err);
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(spent);
-    for (int kind = ID128_UUIDV7; kind < ID128_KINDS; kind++) {
+    for (enum id128_kind kind = ID128_UUIDV7; kind < ID128_KINDS; kind++) {
         struct id128 ids[3];
         size_t have;
 
@@ -144,7 +144,7 @@ static void a_spent_millisecond_gives_what_it_has_and_says_busy(void) {
 }
 
 static void a_clock_that_went_back_shows_as_ahead(void) {
-    for (int kind = ID128_UUIDV7; kind < ID128_KINDS; kind++) {
+    for (enum id128_kind kind = ID128_UUIDV7; kind < ID128_KINDS; kind++) {
         struct id128 id;
         size_t have;
 
