@@ -147,7 +147,10 @@ bool clock_set_read(const struct clock *clock, int fd) {
 struct test_clock {
     const struct clock_page *page;
     char *path;
+    struct test_clock *next;
 };
+/* All of them, for as long as the process lives: a clock is copied freely and never given back. */
+static struct test_clock *pages;
 
 /* a * b / c without overflow on the way, rounded down, held within int64_t. */
 static int64_t scaled(int64_t a, int64_t b, int64_t c) {
@@ -272,7 +275,9 @@ enum status clock_test_page(const char *path, struct clock *clock, struct error 
         goto out;
     }
     self = allocate(1, sizeof *self);
-    *self = (struct test_clock){.page = page, .path = allocate_copy(path, strlen(path))};
+    *self = (struct test_clock){
+        .page = page, .path = allocate_copy(path, strlen(path)), .next = pages};
+    pages = self;
     *clock = (struct clock){.now_ns = page_now_ns,
                             .timer_ns = page_timer_ns,
                             .quality = page_quality,
