@@ -71,6 +71,7 @@ static bool pass_on(struct lend *lend, struct loan *loan, uint64_t now_ms) {
     lent = allocate(1, sizeof *lent);
     lent->call.ids.want = loan->call->ids.want;
     lent->call.commit_wait = loan->call->commit_wait;
+    lent->call.stand_in = true; /* or loops that all lost theirs would pass it round */
     lent->loan = loan;
     lent->asker = lend->config.self;
     lend->config.send(lend->config.arg, loop, lent);
