@@ -537,15 +537,15 @@ class StubWorker:
     def wait_assignment(self, timeout=10):
         return wait_until(self.assignment, timeout, f"{self.identity} gets an answer")
 
-    def hold(self, machine_id, horizon_ms=None, claim=None):
-        """Writes own/ and hor/ as if it had claimed the machine ID."""
+    def hold(self, machine_id, horizon_ms=None, claim=None, lease=None):
+        """Writes own/ and hor/ as if it had claimed the machine ID; lease 0: own/ never ends by itself."""
         claim = claim or os.urandom(16).hex()
         if horizon_ms is None:
             horizon_ms = int(time.time() * 1000) + 60000
         self.fleet.etcd.put(self.fleet.key(f"hor/{machine_id:04}"), f"{horizon_ms:020}:{claim}:1")
         self.fleet.etcd.put(self.fleet.key(f"own/{machine_id:04}"), json.dumps({
             "claim": claim, "instance": self.instance, "identity": self.identity,
-            "addresses": {"http": self.address, "grpc": ""}}), self.lease)
+            "addresses": {"http": self.address, "grpc": ""}}), self.lease if lease is None else lease)
         self.held.append(machine_id)
         self.missing = 0
         self.write()

@@ -62,9 +62,8 @@ class Rounds:
         """A holder that is gone, and whose lease does not end."""
         machine_id = MACHINE_IDS + number
         stub = self.fleet.stub(f"gone-{number}", serve=False)
-        stub.hold(machine_id, now_ms() - 1000)
-        self.fleet.etcd.put(self.fleet.key(f"own/{machine_id:04}"),
-                            self.fleet.get(f"own/{machine_id:04}").value)
+        # At once without its lease: a second write could bring back what the leader has just evicted.
+        stub.hold(machine_id, now_ms() - 1000, lease=0)
         return machine_id
 
     def all_answered(self):
