@@ -35,6 +35,10 @@ void history_meta(struct history *history, const struct meta *meta) {
         history->suspect = true;
 }
 
+void history_forget(struct history *history) {
+    *history = (struct history){.eras = history->eras + 1};
+}
+
 /* From here on revisions count anew. */
 static void follow(struct history *history, const struct meta *meta, int64_t revision) {
     memcpy(history->era, meta->era, sizeof history->era);

@@ -42,6 +42,9 @@ bool history_answered(struct history *history, const struct history_mark *mark, 
 /* meta as read or watched.  The first one's era becomes ours; another era is for a fence to look at. */
 void history_meta(struct history *history, const struct meta *meta);
 
+/* Forgets all, as if nothing had been seen; what was asked before tells nothing any more. */
+void history_forget(struct history *history);
+
 enum history_verdict {
     HISTORY_HOLDS,
     HISTORY_FOLLOWED, /* it is the first era, or one that follows ours: revisions count anew, no alarm */

@@ -23,7 +23,7 @@ void worker_history_meta(struct worker *worker, bool knew_meta) {
         /* Nothing of what the file knew is in use: this process starts like one that has none. */
         log_warn("state", "the state file is of another era", LOG_STR("era", era),
                  LOG_STR("before", history->era));
-        *history = (struct history){.era = ""};
+        history_forget(history);
     }
     history_meta(history, &worker->meta);
 }

@@ -225,12 +225,27 @@ static CU_TestInfo fences[] = {
     CHECK_TEST(a_fence_is_a_write_that_changes_nothing),
     CU_TEST_INFO_NULL,
 };
+/* A worker whose state file turns out to be of another cluster's life: the fence that its highest
+ * revision called for is still on its way. */
+static void what_was_asked_before_all_was_forgotten_tells_nothing(void) {
+    struct history_mark before = history_mark(&history);
+    struct meta meta = meta_of(OTHER, NULL);
+
+    CU_ASSERT_FALSE(answered(before, 5));
+    history_forget(&history);
+    history_meta(&history, &meta);
+    CU_ASSERT_TRUE(answered(before, 5));
+    CU_ASSERT_EQUAL(history_fenced(&history, &before, &meta, 5, found), HISTORY_HOLDS);
+    CU_ASSERT_TRUE(history_trusted(&history));
+}
+
 static CU_TestInfo eras[] = {
     CHECK_TEST(another_era_is_for_a_fence_to_look_at),
     CHECK_TEST(an_era_that_follows_ends_the_alarm_and_counts_anew),
     CHECK_TEST(an_era_that_does_not_follow_is_foreign),
     CHECK_TEST(our_own_era_again_after_a_foreign_one_goes_on),
     CHECK_TEST(answers_of_an_era_that_is_over_count_for_nothing),
+    CHECK_TEST(what_was_asked_before_all_was_forgotten_tells_nothing),
     CU_TEST_INFO_NULL,
 };
 
