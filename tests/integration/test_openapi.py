@@ -386,8 +386,12 @@ def test_above_the_connection_limit_the_answer_is_documented():
         worker = fleet.worker("--assign-wait=0s", "--max-connections=1")
         worker.wait_ready()
         host, port = worker.address.rsplit(":", 1)
-        lib.wait_until(lambda: worker.get("/v1/openapi.json").status == 200, 5, "it has room")
-        document = document_of(worker)
+
+        def fetched():
+            # The connection before this one may not be over yet.
+            reply = worker.get("/v1/openapi.json")
+            return reply.status == 200 and Document(reply.body)
+        document = lib.wait_until(fetched, 5, "it has room")
         holder = http.client.HTTPConnection(host, int(port), timeout=10 * lib.SLOW)
 
         def taken():
