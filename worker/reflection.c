@@ -128,6 +128,16 @@ static bool has_type(const struct reflection *reflection, const char *type) {
 
 /* ---- answers ---- */
 
+/* The request goes back in the answer, but not what nobody knows of it: protobuf-c would write a field
+ * that came under an odd tag (number 0, say) so that no client can read it. */
+static void drop_unknown_fields(ProtobufCMessage *message) {
+    for (unsigned i = 0; i < message->n_unknown_fields; i++)
+        free(message->unknown_fields[i].data);
+    free(message->unknown_fields);
+    message->unknown_fields = NULL;
+    message->n_unknown_fields = 0;
+}
+
 /* One answer in the making: what its parts point to. */
 struct answer {
     reflection_response response;
@@ -232,6 +242,10 @@ static uint8_t *answer_request(const struct reflection *reflection, reflection_r
                                size_t *len) {
     struct answer answer;
 
+    drop_unknown_fields(&request->base);
+    if (request->message_request_case ==
+        GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_EXTENSION)
+        drop_unknown_fields(&request->file_containing_extension->base);
     grpc__reflection__v1__server_reflection_response__init(&answer.response);
     answer.response.valid_host = request->host;
     answer.response.original_request = request;
