@@ -422,6 +422,14 @@ class Etcd:
     def put(self, name, value, lease=0):
         self.call("/v3/kv/put", {"key": _b64(name), "value": _b64(value), "lease": str(lease)})
 
+    def put_all(self, values, lease=0):
+        """The keys of a dictionary, many in a transaction."""
+        pairs = list(values.items())
+        for start in range(0, len(pairs), 100):
+            self.call("/v3/kv/txn", {"success": [
+                {"request_put": {"key": _b64(name), "value": _b64(value), "lease": str(lease)}}
+                for name, value in pairs[start:start + 100]]})
+
     def delete(self, name):
         """How many keys went: 0 or 1."""
         return int(self.call("/v3/kv/deleterange", {"key": _b64(name)}).get("deleted", 0))

@@ -96,8 +96,10 @@ def test_the_1025th_gets_a_clean_answer():
         holder = fleet.stub()
         own = json.dumps({"claim": "ab" * 16, "instance": holder.instance, "identity": "holder",
                           "addresses": {"http": "", "grpc": ""}})
-        for n in range(1023):
-            fleet.etcd.put(fleet.key(f"own/{n:04}"), own, holder.lease)
+        # With a horizon of their own: or they are stuck, and the leader begins to take them back.
+        fleet.etcd.put_all({fleet.key(f"hor/{n:04}"): f"{now_ms() + 600000:020}:{'ab' * 16}:1"
+                            for n in range(1023)})
+        fleet.etcd.put_all({fleet.key(f"own/{n:04}"): own for n in range(1023)}, holder.lease)
         last = fleet.stub(missing=2)
         lib.equal(last.wait_assignment()["machine_ids"], [1023], "0..1023 and no more")
         last.hold(1023)
