@@ -5,7 +5,7 @@
 #include "common/ulid.h"
 #include "common/uuid.h"
 
-static const char *const names[ID_KINDS] = {"snowflake", "uuidv4", "uuidv7", "ulid"};
+static const char *const names[ID_KINDS] = {"snowflake", "uuidv4", "uuidv7", "ulid", "sequence"};
 
 const char *id_kind_name(enum id_kind kind) {
     return names[kind];

@@ -7,11 +7,15 @@
 
 #include "common/id128.h"
 
-enum id_kind { ID_SNOWFLAKE, ID_UUIDV4, ID_UUIDV7, ID_ULID, ID_KINDS };
+enum id_kind { ID_SNOWFLAKE, ID_UUIDV4, ID_UUIDV7, ID_ULID, ID_SEQUENCE, ID_KINDS };
 
-#define ID_KIND_NAMES "snowflake, uuidv4, uuidv7 or ulid" /* all of them, for a message */
+#define ID_KIND_NAMES "snowflake, uuidv4, uuidv7, ulid or sequence" /* all of them, for a message */
 
 const char *id_kind_name(enum id_kind kind);
+/* Does it have 128 bits?  Else 64. */
+static inline bool id_kind_wide(enum id_kind kind) {
+    return kind == ID_UUIDV4 || kind == ID_UUIDV7 || kind == ID_ULID;
+}
 /* text[len] is exactly one of the names. */
 bool id_kind_find(const char *text, size_t len, enum id_kind *kind);
 

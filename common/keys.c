@@ -7,6 +7,7 @@
 #include "common/decimal.h"
 #include "common/etcd.h"
 #include "common/quote.h"
+#include "common/sequence.h"
 
 #define MACHINE_ID_DIGITS 4
 #define WALL_DIGITS 20 /* as many as a uint64_t can have: then texts sort as numbers do */
@@ -52,6 +53,7 @@ enum status keys_init(struct keys *keys, const char *cluster, struct error *err)
     join_range(keys->prefix, "own/", keys->own, keys->own_end);
     join_range(keys->prefix, "node/", keys->node, keys->node_end);
     join_range(keys->prefix, "assign/", keys->assign, keys->assign_end);
+    join_range(keys->prefix, "seq/", keys->seq, keys->seq_end);
     return STATUS_OK;
 }
 
@@ -79,6 +81,14 @@ void keys_node(const struct keys *keys, const char *instance, char out[static KE
 void keys_assign(const struct keys *keys, const char *instance, char out[static KEY_MAX]) {
     assert(hex128_valid(instance));
     join(out, keys->assign, instance);
+}
+
+void keys_seq(const struct keys *keys, const char *name, char out[static KEY_MAX]) {
+    struct error err;
+
+    assert(sequence_name_check(name, strlen(name), &err) == STATUS_OK);
+    (void)err;
+    join(out, keys->seq, name);
 }
 
 /* Reads exactly count digits; false also when the number is above UINT64_MAX. */
@@ -117,6 +127,13 @@ const char *keys_instance(const char *range_start, const char *key) {
     const char *instance = after(range_start, key);
 
     return instance && hex128_valid(instance) ? instance : NULL;
+}
+
+const char *keys_seq_name(const struct keys *keys, const char *key) {
+    const char *name = after(keys->seq, key);
+    struct error unused;
+
+    return name && sequence_name_check(name, strlen(name), &unused) == STATUS_OK ? name : NULL;
 }
 
 static bool is_hex_digit(char c) {

@@ -25,6 +25,7 @@ struct keys {
     char own[KEY_MAX], own_end[KEY_MAX];
     char node[KEY_MAX], node_end[KEY_MAX];
     char assign[KEY_MAX], assign_end[KEY_MAX];
+    char seq[KEY_MAX], seq_end[KEY_MAX];
 };
 /* Refuses a cluster name that is empty, too long or has other characters. */
 enum status keys_init(struct keys *keys, const char *cluster, struct error *err);
@@ -33,12 +34,17 @@ void keys_hor(const struct keys *keys, uint16_t machine_id, char out[static KEY_
 void keys_own(const struct keys *keys, uint16_t machine_id, char out[static KEY_MAX]);
 void keys_node(const struct keys *keys, const char *instance, char out[static KEY_MAX]);
 void keys_assign(const struct keys *keys, const char *instance, char out[static KEY_MAX]);
+/* name passes sequence_name_check(). */
+void keys_seq(const struct keys *keys, const char *name, char out[static KEY_MAX]);
 
 /* The machine ID of a hor/ or own/ key: exactly four digits, 0000..1023, after the range's start
  * (keys->hor or keys->own). */
 bool keys_machine_id(const char *range_start, const char *key, uint16_t *machine_id);
 /* The instance of a node/ or assign/ key, within key; NULL when it is not 32 hex digits. */
 const char *keys_instance(const char *range_start, const char *key);
+
+/* The name in a seq/ key, within key; NULL when it is another key, or no such name. */
+const char *keys_seq_name(const struct keys *keys, const char *key);
 
 /* Is text exactly 32 lower-case hex digits? */
 bool hex128_valid(const char *text);

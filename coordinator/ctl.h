@@ -16,6 +16,13 @@
 
 enum ctl_output { CTL_TABLE, CTL_JSON };
 
+/* Of sequence. */
+struct ctl_sequence_values {
+    int mode; /* enum sequence_mode */
+    uint64_t start, shards, block, max_rate, next;
+    bool start_given, mode_given, shards_given, block_given, max_rate_given, next_given;
+};
+
 /* The values of all commands: each table of options fills its own. */
 struct ctl_values {
     struct shared_options shared;
@@ -30,6 +37,9 @@ struct ctl_values {
     int kind;
     uint64_t count;
     char *worker;
+    char *name;
+    bool shard_given;
+    uint64_t shard;
     /* decode, range */
     bool epoch_given;
     bool from_given, to_given;
@@ -52,6 +62,7 @@ struct ctl_values {
     int from;
     bool watch, wait_ok, csv, top_given;
     uint64_t interval_ms, wait_ms, top;
+    struct ctl_sequence_values sequence;
     /* audit */
     bool offline;
     uint64_t memory_mib, show;
@@ -73,7 +84,7 @@ struct ctl_command {
 extern const struct ctl_command ctl_init, ctl_range_set, ctl_status, ctl_machines, ctl_skew;
 extern const struct ctl_command ctl_next, ctl_decode, ctl_range, ctl_audit;
 extern const struct ctl_command ctl_reclaim, ctl_release, ctl_freeze, ctl_thaw, ctl_clock,
-    ctl_recover;
+    ctl_recover, ctl_sequence;
 
 /* "snowfleetctl: text" on stderr: what is worth knowing beside the result. */
 void ctl_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -8,6 +8,7 @@
 #include "common/allocate.h"
 #include "common/quote.h"
 #include "common/random.h"
+#include "common/sequence.h"
 #include "coordinator/ctl.h"
 #include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
@@ -17,16 +18,28 @@
 #define READY_TIMEOUT_MS 2000u
 #define URL_MAX 512
 
-static const char *const kinds[] = {"snowflake", "uuidv4", "uuidv7", "ulid", NULL};
+static const char *const kinds[] = {"snowflake", "uuidv4", "uuidv7", "ulid", "sequence", NULL};
 
 static const struct option options[] = {
     {.name = "kind",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct ctl_values, kind),
-     .argument = "snowflake|uuidv4|uuidv7|ulid",
+     .argument = "snowflake|uuidv4|uuidv7|ulid|sequence",
      .fallback = "snowflake",
      .choices = kinds,
      .help = "What kind of ID."},
+    {.name = "name",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct ctl_values, name),
+     .argument = "NAME",
+     .help = "Which sequence, with --kind=sequence."},
+    {.name = "shard",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct ctl_values, shard),
+     .given_offset = offsetof(struct ctl_values, shard_given),
+     .argument = "K",
+     .max = SEQUENCE_SHARDS_MAX - 1,
+     .help = "Which of its shards, of a sequence in stride mode."},
     {.name = "count",
      .type = OPTION_NUMBER,
      .offset = offsetof(struct ctl_values, count),
@@ -107,13 +120,19 @@ static enum status print_ids(const struct ctl_values *values, const char *body, 
 /* Never asked twice: a request that broke may have used IDs up, and the caller may want to know. */
 static enum status take(struct ctl_session *session, const struct ctl_values *values,
                         const char *worker, struct error *err) {
-    char url[URL_MAX + 64], reason[160];
+    char url[URL_MAX + 192], reason[160];
     long http_status;
     char *body;
     enum status status;
+    size_t len;
 
     snprintf(url, sizeof url, "%s/v1/ids?kind=%s&count=%" PRIu64, worker, kinds[values->kind],
              values->count);
+    len = strlen(url);
+    if (values->name)
+        len += (size_t)snprintf(url + len, sizeof url - len, "&name=%s", values->name);
+    if (values->shard_given)
+        snprintf(url + len, sizeof url - len, "&shard=%" PRIu64, values->shard);
     status = ctl_get(session, url, TIMEOUT_MS, &http_status, &body, err);
     if (status == STATUS_OK && http_status != 200) {
         error_reply_text(http_status, body, strlen(body), reason, sizeof reason);
@@ -125,6 +144,20 @@ static enum status take(struct ctl_session *session, const struct ctl_values *va
     return status;
 }
 
+/* The name becomes part of a URL. */
+static enum status check_sequence(const struct ctl_values *values, struct error *err) {
+    bool is_sequence = strcmp(kinds[values->kind], "sequence") == 0;
+
+    if (is_sequence && !values->name)
+        return error_set(err, STATUS_INVALID, "--name: is missing: which sequence?");
+    if (!is_sequence && (values->name || values->shard_given))
+        return error_set(err, STATUS_INVALID, "--%s: goes with --kind=sequence",
+                         values->name ? "name" : "shard");
+    if (values->name && sequence_name_check(values->name, strlen(values->name), err) != STATUS_OK)
+        return error_context(err, "--name");
+    return STATUS_OK;
+}
+
 static int run(const struct ctl_values *values, char *const *operands, struct error *err) {
     struct ctl_session session;
     char worker[URL_MAX], quoted[QUOTE_SIZE];
@@ -132,6 +165,8 @@ static int run(const struct ctl_values *values, char *const *operands, struct er
     size_t len;
 
     (void)operands;
+    if (check_sequence(values, err) != STATUS_OK)
+        return CTL_USAGE;
     if (values->worker) {
         len = strlen(values->worker);
         while (len > 0 && values->worker[len - 1] == '/')

@@ -2,7 +2,7 @@
  *
  * The order counts.  Meta is frozen first, so that nothing is claimed or extended any more; then what
  * etcd still has and what workers and state files know is put together; then each slot's horizon is
- * raised to what is known of its machine ID; and last meta is opened in a new era with a floor above
+ * raised to what is known of its machine ID, each sequence above what can have been granted; and last meta is opened in a new era with a floor above
  * whatever nobody could tell.  Each write compares the frozen meta, of which no two are equal: when
  * two recover at a time, the one that froze later wins, and the other one ends.
  *
@@ -22,6 +22,7 @@
 #include "common/random.h"
 #include "common/snowflake.h"
 #include "coordinator/ctl.h"
+#include "coordinator/ctl_fence.h"
 #include "coordinator/ctl_meta.h"
 #include "coordinator/ctl_output.h"
 #include "coordinator/ctl_session.h"
@@ -128,7 +129,7 @@ struct recovery {
     struct meta meta; /* the one being made */
     char *frozen;     /* its text while frozen; NULL before */
     char era[HEX128_CHARS + 1], claim[HEX128_CHARS + 1];
-    unsigned n_raised, n_created;
+    unsigned n_raised, n_created, n_fenced;
 };
 
 /* ---- reading ---- */
@@ -383,9 +384,11 @@ static enum status open_meta(struct recovery *recovery, struct error *err) {
 
 static enum status carry_out(struct recovery *recovery, struct error *err) {
     if (write_frozen(recovery, err) != STATUS_OK || survey(recovery, err) != STATUS_OK ||
-        judge_unheard(recovery, err) != STATUS_OK || raise_horizons(recovery, err) != STATUS_OK ||
-        make_open(recovery, err) != STATUS_OK || raise_ceiling(recovery, err) != STATUS_OK ||
-        open_meta(recovery, err) != STATUS_OK)
+        judge_unheard(recovery, err) != STATUS_OK ||
+        ctl_fence_sequences(recovery->session, &recovery->evidence, recovery->frozen,
+                            &recovery->n_fenced, err) != STATUS_OK ||
+        raise_horizons(recovery, err) != STATUS_OK || make_open(recovery, err) != STATUS_OK ||
+        raise_ceiling(recovery, err) != STATUS_OK || open_meta(recovery, err) != STATUS_OK)
         return err->status;
     return STATUS_OK;
 }
@@ -410,7 +413,8 @@ static enum status try_out(struct recovery *recovery, struct error *err) {
         make_open(recovery, err) != STATUS_OK)
         return err->status;
     count_horizons(recovery);
-    return STATUS_OK;
+    return ctl_fence_sequences(recovery->session, &recovery->evidence, NULL, &recovery->n_fenced,
+                               err);
 }
 
 /* What refuses is found out before anything is written. */
@@ -455,6 +459,7 @@ static void show(const struct recovery *recovery) {
     fields_put(object, "wait_ms", fields_from_number(wait_ms));
     fields_put(object, "raised", fields_from_number(recovery->n_raised));
     fields_put(object, "created", fields_from_number(recovery->n_created));
+    fields_put(object, "sequences", fields_from_number(recovery->n_fenced));
     fields_put(object, "heard", fields_from_number(recovery->witnesses.n_heard));
     fields_put(object, "unheard", ctl_witnesses_unheard(&recovery->witnesses));
     if (json) {

@@ -52,6 +52,30 @@ static void read_machine(struct fields *fields, uint64_t ahead_ms, struct recove
     source->slots[source->n_slots++] = slot;
 }
 
+static enum status check_name(const char *text, struct error *err) {
+    return sequence_name_check(text, strlen(text), err);
+}
+
+/* Workers of before sequences show none, and one that has not read the record no top. */
+static void read_sequences(struct fields *fields, struct recover_source *source) {
+    const json_t *list;
+
+    if (!fields_has(fields, "sequences"))
+        return;
+    list = fields_list(fields, "sequences", SEQUENCES_MAX);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        struct recover_sequence *sequence = &source->sequences[source->n_sequences++];
+        char element[FIELDS_NAME_MAX];
+        struct fields inner = fields_enter(fields, fields_element("sequences", i, element),
+                                           json_array_get(list, i));
+
+        fields_text(&inner, "name", check_name, sequence->name);
+        if (fields_has(&inner, "top"))
+            fields_wide(&inner, "top", SEQUENCE_NEXT_MAX, &sequence->top);
+        fields_leave(fields, &inner);
+    }
+}
+
 /* Its part of meta is spelt as in etcd, so it is read as that is; what a worker does not show is
  * filled with what cannot be wrong. */
 static void read_meta(struct fields *fields, struct recover_source *source) {
@@ -98,6 +122,7 @@ enum status recover_from_status(const char *text, size_t len, const char *name,
     fields_leave(&fields, &clock);
     if (fields_has(&fields, "era"))
         read_meta(&fields, source);
+    read_sequences(&fields, source);
     machines = fields_list(&fields, "machines", RECORD_MACHINES_MAX);
     for (size_t i = 0; i < json_array_size(machines); i++) {
         char element[FIELDS_NAME_MAX];
@@ -281,6 +306,19 @@ static enum status add_meta(struct recover_evidence *evidence, const struct reco
     return add_eras(evidence, said, err);
 }
 
+static void add_sequence(struct recover_evidence *evidence,
+                         const struct recover_sequence *sequence) {
+    size_t i = 0;
+
+    while (i < evidence->n_sequences && strcmp(evidence->sequences[i].name, sequence->name) != 0)
+        i++;
+    if (i == SEQUENCES_MAX)
+        return; /* there cannot be more: some of them are no more there */
+    if (i == evidence->n_sequences)
+        evidence->sequences[evidence->n_sequences++] = *sequence;
+    evidence->sequences[i].top = max_u64(evidence->sequences[i].top, sequence->top);
+}
+
 enum status recover_add(struct recover_evidence *evidence, const struct recover_source *source,
                         const char *cluster, struct error *err) {
     if (strcmp(source->cluster, cluster) != 0)
@@ -294,7 +332,16 @@ enum status recover_add(struct recover_evidence *evidence, const struct recover_
         evidence->until_ms[slot->machine_id] = max_u64(evidence->until_ms[slot->machine_id],
                                                        slot->until_ms);
     }
+    for (size_t i = 0; i < source->n_sequences; i++)
+        add_sequence(evidence, &source->sequences[i]);
     return STATUS_OK;
+}
+
+uint64_t recover_sequence(const struct recover_evidence *evidence, const char *name) {
+    for (size_t i = 0; i < evidence->n_sequences; i++)
+        if (strcmp(evidence->sequences[i].name, name) == 0)
+            return evidence->sequences[i].top;
+    return 0;
 }
 
 enum status recover_complete(const struct recover_evidence *evidence, struct error *err) {
@@ -352,6 +399,7 @@ enum status recover_open(const struct recover_evidence *evidence, const char *er
                                  now_ms + meta->max_window_ms + meta->max_offset_ms);
     meta->floor_ms = max_u64(meta->floor_ms, floor_ms);
     meta->floor_ms = max_u64(meta->floor_ms, recover_unplaced(evidence));
+    meta->if_needed = true; /* what the lost history held may be made anew */
     meta->mode = META_OPEN;
     meta->reason[0] = '\0';
     return meta_check(meta, err);

@@ -12,6 +12,7 @@
 
 #include "common/keys.h"
 #include "common/records.h"
+#include "common/sequence.h"
 #include "common/state_record.h"
 #include "common/status.h"
 
@@ -24,6 +25,12 @@ struct recover_slot {
     uint64_t until_ms;            /* no ID of it that was issued so far carries a later time */
 };
 
+/* A sequence that a worker gives values of. */
+struct recover_sequence {
+    char name[SEQUENCE_NAME_MAX + 1];
+    uint64_t top; /* nothing at or above it was granted, as far as that worker knows */
+};
+
 /* What one worker or one state file says. */
 struct recover_source {
     char name[RECOVER_NAME_MAX];     /* for messages */
@@ -34,6 +41,8 @@ struct recover_source {
         meta; /* era, earlier eras, epoch, range and reserved; the rest counts for nothing */
     struct recover_slot slots[RECORD_MACHINES_MAX];
     size_t n_slots;
+    struct recover_sequence sequences[SEQUENCES_MAX]; /* none in a state file */
+    size_t n_sequences;
 };
 
 /* Reads a worker's /v1/status.  A write of unknown outcome counts as the most that it can have asked
@@ -62,6 +71,8 @@ struct recover_evidence {
     /* All eras that somebody names, the newest that is known among them first. */
     char eras[RECORD_EARLIER_ERAS_MAX][HEX128_CHARS + 1];
     size_t n_eras;
+    struct recover_sequence sequences[SEQUENCES_MAX];
+    size_t n_sequences;
 };
 
 /* found: the meta that etcd still has; NULL when it is gone.  STATUS_REFUSED: the orders contradict
@@ -79,10 +90,12 @@ enum status recover_complete(const struct recover_evidence *evidence, struct err
 enum status recover_freeze(const struct recover_evidence *evidence, const char *reason,
                            struct meta *meta, struct error *err);
 /* And the one after it: of a new era, with a floor that no window granted before now_ms reaches, if
- * its holder's clock is within the allowed offset; open.  floor_ms: at least so high. */
+ * its holder's clock is within the allowed offset; open, and marked like one of `init --if-needed`.  floor_ms: at least so high. */
 enum status recover_open(const struct recover_evidence *evidence, const char *era, uint64_t now_ms,
                          uint64_t floor_ms, struct meta *meta, struct error *err);
 
+/* The highest top that anybody knows of a sequence; 0: nobody knows it. */
+uint64_t recover_sequence(const struct recover_evidence *evidence, const char *name);
 /* What hor of a machine ID has to be at least, once all is known; 0: it is not given out. */
 uint64_t recover_horizon(const struct recover_evidence *evidence, uint16_t machine_id);
 /* The highest evidence for machine IDs that are not given out: for them the floor has to do. */

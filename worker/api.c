@@ -89,7 +89,7 @@ static unsigned status_of(const struct service_error *err) {
     } rows[] = {
         {"INVALID_ARGUMENT", 400}, {"FAILED_PRECONDITION", 400}, {"NOT_FOUND", 404},
         {"UNIMPLEMENTED", 405},    {"UNAVAILABLE", 503},         {"CANCELLED", 503},
-        {"UNAUTHENTICATED", 401},
+        {"UNAUTHENTICATED", 401},  {"OUT_OF_RANGE", 400},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -176,10 +176,9 @@ static void handle_ids(const struct request *request) {
         return;
     }
     call = allocate(1, sizeof *call);
-    call->park = (struct park_call){.ids = {.kind = args.kind, .want = args.count},
-                                    .commit_wait = args.commit_wait,
-                                    .done = on_ids,
-                                    .gone = is_gone};
+    call->park = (struct park_call){
+        .commit_wait = args.commit_wait, .done = on_ids, .gone = is_gone};
+    ids_args_fill(&args, &call->park.ids);
     call->api = request->api;
     call->exchange = request->exchange;
     call->claim = args.claim;
@@ -274,12 +273,25 @@ static struct report look(const struct request *request, struct worker_view *vie
     return report;
 }
 
+/* What look() does not, since it is asked for often; the views are the caller's to free. */
+static struct dispenser_view *look_at_sequences(const struct request *request,
+                                                struct report *report) {
+    struct dispenser_view *views = NULL;
+
+    if (request->api->sequences)
+        report->n_sequences = sequences_look(request->api->sequences, &views);
+    report->sequences = views;
+    return views;
+}
+
 static void handle_status(const struct request *request) {
     struct worker_view view;
     struct report report = look(request, &view);
+    struct dispenser_view *sequences = look_at_sequences(request, &report);
     size_t len;
     char *body = report_status(&report, &len);
 
+    free(sequences);
     reply(request->exchange, 200, JSON, body, len);
 }
 
@@ -326,9 +338,11 @@ static void handle_ready(const struct request *request) {
 static void handle_metrics(const struct request *request) {
     struct worker_view view;
     struct report report = look(request, &view);
+    struct dispenser_view *sequences = look_at_sequences(request, &report);
     size_t len;
     char *body = report_metrics(&report, &len);
 
+    free(sequences);
     reply(request->exchange, 200, METRICS, body, len);
 }
 

@@ -13,6 +13,7 @@
 #include "common/tokens.h"
 #include "worker/clock_board.h"
 #include "worker/park.h"
+#include "worker/sequences.h"
 #include "worker/service.h"
 #include "worker/view.h"
 
@@ -20,6 +21,7 @@ struct api {
     const struct clock_board *clock_board;
     struct service *service;
     struct id128_source *source; /* of UUIDs and ULIDs */
+    struct sequences *sequences; /* NULL: there are none */
     struct park *park;
     struct view_board *board;
     struct loop_gauges *all_gauges; /* of all loops of the worker */

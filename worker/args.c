@@ -56,6 +56,28 @@ static bool set_flag(bool *flag, const char *name, const char *value, size_t len
     return true;
 }
 
+static bool set_name(struct ids_args *args, const char *value, size_t len,
+                     struct service_error *err) {
+    struct error why;
+
+    if (sequence_name_check(value, len, &why) != STATUS_OK)
+        return args_refuse(err, "name", "name %s", why.message);
+    memcpy(args->name, value, len);
+    args->name[len] = '\0';
+    return true;
+}
+
+static bool set_shard(struct ids_args *args, const char *value, size_t len,
+                      struct service_error *err) {
+    struct error why;
+    uint64_t shard;
+
+    if (decimal_parse(value, len, 0, SEQUENCE_SHARDS_MAX - 1, &shard, &why) != STATUS_OK)
+        return args_refuse(err, "shard", "shard %s", why.message);
+    args->shard = (uint16_t)shard;
+    return true;
+}
+
 /* One field or argument: *given says whether it came before. */
 static bool once(bool *given, const char *name, bool twice, struct service_error *err) {
     if (*given || twice)
@@ -83,23 +105,41 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
     if (strcmp(name, "commit_wait") == 0)
         return once(&args->has_commit_wait, "commit_wait", twice, err) &&
                set_flag(&args->commit_wait, "commit_wait", value, len, err);
-    return refuse_unknown(name, "kind, count, claim and commit_wait", err);
+    if (strcmp(name, "name") == 0)
+        return once(&args->has_name, "name", twice, err) && set_name(args, value, len, err);
+    if (strcmp(name, "shard") == 0)
+        return once(&args->has_shard, "shard", twice, err) && set_shard(args, value, len, err);
+    return refuse_unknown(name, "kind, count, claim, commit_wait, name and shard", err);
 }
 
 bool ids_args_check(const struct ids_args *args, struct service_error *err) {
     const char *field = args->claim ? "claim" : args->commit_wait ? "commit_wait" : NULL;
 
-    if (args->kind == ID_SNOWFLAKE || !field)
-        return true;
-    return args_refuse(err, field, "%s goes with kind snowflake only, got kind %s", field,
-                       id_kind_name(args->kind));
+    if (args->kind != ID_SNOWFLAKE && field)
+        return args_refuse(err, field, "%s goes with kind snowflake only, got kind %s", field,
+                           id_kind_name(args->kind));
+    field = args->has_name ? "name" : args->has_shard ? "shard" : NULL;
+    if (args->kind != ID_SEQUENCE && field)
+        return args_refuse(err, field, "%s goes with kind sequence only, got kind %s", field,
+                           id_kind_name(args->kind));
+    if (args->kind == ID_SEQUENCE && !args->has_name)
+        return args_refuse(err, "name", "name is missing: which sequence?");
+    return true;
+}
+
+void ids_args_fill(const struct ids_args *args, struct service_ids *ids) {
+    *ids = (struct service_ids){.kind = args->kind,
+                                .want = args->count,
+                                .has_shard = args->has_shard,
+                                .shard = args->shard};
+    memcpy(ids->sequence, args->name, sizeof ids->sequence);
 }
 
 /* ---- JSON bodies ---- */
 
 /* The field whose number is too wide for the reader; NULL when there is none. */
 static const char *find_wide_field(const char *body, size_t len) {
-    static const char *const known[] = {"count", "id", "kind", "claim", "commit_wait"};
+    static const char *const known[] = {"count", "id", "kind", "claim", "commit_wait", "shard"};
     json_t *object = json_loadb(body, len, JSON_DECODE_INT_AS_REAL, NULL);
     const char *found = NULL;
 

@@ -19,7 +19,9 @@ struct ids_args {
     uint32_t count;
     bool claim;       /* the answer is to name the claim */
     bool commit_wait; /* the answer is to wait until the IDs' time is certainly past */
-    bool has_kind, has_count, has_claim, has_commit_wait;
+    char name[SEQUENCE_NAME_MAX + 1]; /* of a sequence, and which of its shards */
+    uint16_t shard;
+    bool has_kind, has_count, has_claim, has_commit_wait, has_name, has_shard;
 };
 void ids_args_init(struct ids_args *args);
 /* name is NUL-terminated, value[len] may hold anything. */
@@ -28,8 +30,11 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
 /* {"kind":"snowflake","count":2,"claim":true}: count as a number or as a string.  An empty body
  * sets nothing. */
 bool ids_args_body(struct ids_args *args, const char *body, size_t len, struct service_error *err);
-/* Do all that were set go together?  Claims and commit_wait are of Snowflakes only. */
+/* Do all that were set go together?  Claims and commit_wait are of Snowflakes only, name and shard of
+ * sequences, which need a name. */
 bool ids_args_check(const struct ids_args *args, struct service_error *err);
+/* What the service is asked for. */
+void ids_args_fill(const struct ids_args *args, struct service_ids *ids);
 
 /* An ID to be decoded, as text or as {"id":"187354526515220487","kind":"snowflake"}; a JSON number is
  * read exactly. */

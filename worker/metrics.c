@@ -144,7 +144,7 @@ static void write_loops(FILE *out, const struct report *report) {
         for (size_t i = 0; i < report->n_loops; i++)
             fprintf(out, "snowfleet_ids_issued_total{kind=\"%s\",loop=\"%zu\"} %" PRIu64 "\n",
                     id_kind_name((enum id_kind)kind), i,
-                    load(&report->loops[i].wide_issued_total[kind]));
+                    load(&report->loops[i].other_issued_total[kind]));
     head(out, "id_clock_ahead_seconds", "gauge",
          "How far the newest ID of that kind is dated ahead of the clock, since it went back.");
     fprintf(out, "snowfleet_id_clock_ahead_seconds{kind=\"uuidv7\"} %.15g\n",
@@ -160,6 +160,36 @@ static void write_loops(FILE *out, const struct report *report) {
         fprintf(out, "snowfleet_%s %" PRIu64 "\n", rows[r].name, sum);
     }
     write_grpc_calls(out, report);
+}
+
+static void write_sequences(FILE *out, const struct report *report) {
+    static const struct {
+        const char *name, *type, *help;
+        size_t offset;
+    } rows[] = {
+        {"sequence_held_values", "gauge", "Values granted and not issued yet: what a crash loses.",
+         offsetof(struct dispenser_view, held)},
+        {"sequence_issued_values_total", "counter", "Values issued.",
+         offsetof(struct dispenser_view, issued_total)},
+        {"sequence_granted_values_total", "counter", "Values granted by etcd.",
+         offsetof(struct dispenser_view, granted_total)},
+        {"sequence_lost_values_total", "counter",
+         "Values granted, or perhaps, that will never be issued.",
+         offsetof(struct dispenser_view, lost_total)},
+        {"sequence_grants_total", "counter", "Grants confirmed by etcd.",
+         offsetof(struct dispenser_view, grants_total)},
+    };
+
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0] && report->n_sequences > 0; r++) {
+        head(out, rows[r].name, rows[r].type, rows[r].help);
+        for (size_t i = 0; i < report->n_sequences; i++) {
+            const char *view = (const char *)&report->sequences[i];
+
+            fprintf(out, "snowfleet_%s{name=\"%s\"} %" PRIu64 "\n", rows[r].name,
+                    report->sequences[i].name,
+                    *(const uint64_t *)(const void *)(view + rows[r].offset));
+        }
+    }
 }
 
 static void write_etcd(FILE *out, const struct worker_view *view) {
@@ -224,6 +254,7 @@ char *report_metrics(const struct report *report, size_t *len) {
     write_worker(out, report, wall_ms);
     write_machines(out, report, wall_ms);
     write_loops(out, report);
+    write_sequences(out, report);
     if (!report->view->standalone)
         write_etcd(out, report->view);
     write_clock(out, report);

@@ -27,6 +27,7 @@ struct park {
     uint64_t wait_until_ms;  /* of the first of them */
     struct queue wide_ones;  /* UUIDs and ULIDs do not wait for Snowflakes */
     uint64_t wide_until_ms;  /* of the first of those */
+    struct queue sequences;  /* for values of sequences, which is not a matter of time */
     struct queue committing; /* they have their IDs, by whose time they are in order */
     uint64_t max_commit_wait_ms;
     uint64_t deadline_boot_ms;   /* the first of theirs; UINT64_MAX: there is none */
@@ -77,6 +78,7 @@ void park_leave(struct park *park, struct park_call *call) {
         call->next->link = call->link;
     queue_leave(&park->waiting_ones, call);
     queue_leave(&park->wide_ones, call);
+    queue_leave(&park->sequences, call);
     queue_leave(&park->committing, call);
     call->link = NULL;
     park->waiting--;
@@ -259,6 +261,37 @@ void park_serve(struct park *park, uint64_t now_ms) {
     arm_next(park, serve_committing(park, &now));
 }
 
+/* Takes values of a sequence, or waits behind those who wait for some. */
+static void take_values(struct park *park, uint64_t now_ms, struct park_call *call,
+                        const struct effective_now *now) {
+    struct service_error err = {0};
+    uint64_t unused;
+
+    switch (service_take(park->service, now_ms, &call->ids, &unused, &err)) {
+    case SERVICE_DONE: finish(park, call, now); break;
+    case SERVICE_WAIT: enter(park, &park->sequences, park->sequences.last, call); break;
+    case SERVICE_FAILED: fail(park, now_ms, call, &err); break;
+    }
+}
+
+/* Each of them once, in order: they may wait for different sequences.  New ones may come meanwhile. */
+void park_serve_sequences(struct park *park, uint64_t now_ms) {
+    struct effective_now now = park_look(park);
+    size_t n = 0;
+
+    for (struct park_call *call = park->sequences.first; call; call = call->next)
+        n++;
+    while (n-- > 0 && park->sequences.first) {
+        struct park_call *call = park->sequences.first;
+
+        park_leave(park, call);
+        if (call->gone && call->gone(call))
+            call->done(call, SERVICE_FAILED, &client_gone);
+        else
+            take_values(park, now_ms, call, &now);
+    }
+}
+
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
     struct effective_now now = park_look(park);
     bool wide = call->ids.kind != ID_SNOWFLAKE;
@@ -269,6 +302,10 @@ void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
 
     if (call->commit_wait && !may_commit(park, &now, &err)) {
         call->done(call, SERVICE_FAILED, &err);
+        return;
+    }
+    if (call->ids.kind == ID_SEQUENCE) {
+        take_values(park, now_ms, call, &now);
         return;
     }
     if (!queue->first)
@@ -288,6 +325,7 @@ void park_fail(struct park *park, const struct service_error *err) {
 
     while ((call = park->waiting_ones.first ? park->waiting_ones.first
                    : park->wide_ones.first  ? park->wide_ones.first
+                   : park->sequences.first  ? park->sequences.first
                                             : park->committing.first)) {
         park_leave(park, call);
         call->done(call, SERVICE_FAILED, err);
@@ -336,6 +374,7 @@ enum status park_new(uv_loop_t *loop, struct clock_board *board, struct service 
     made->service = service;
     made->waiting_ones.last = &made->waiting_ones.first;
     made->wide_ones.last = &made->wide_ones.first;
+    made->sequences.last = &made->sequences.first;
     made->committing.last = &made->committing.first;
     made->deadline_boot_ms = UINT64_MAX;
     made->timer_fd = fd;

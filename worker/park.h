@@ -54,6 +54,8 @@ void park_take(struct park *park, uint64_t now_ms, struct park_call *call);
 void park_leave(struct park *park, struct park_call *call);
 /* The clock was moved, and the timer with it: to be followed by park_serve(). */
 void park_clock_moved(struct park *park);
+/* More values of sequences may be had, or it is known that they may not. */
+void park_serve_sequences(struct park *park, uint64_t now_ms);
 /* Something changed that they may have waited for. */
 void park_serve(struct park *park, uint64_t now_ms);
 /* Ends all calls with this failure. */

@@ -22,7 +22,7 @@ static char *put(char *at, const char *text) {
     return mempcpy(at, text, strlen(text));
 }
 
-/* Snowflakes.  The IDs of a run follow one another, so each is a copy of the one before, counted
+/* IDs of 64 bits.  Those of a run follow one another, so each is a copy of the one before, counted
  * up. */
 static char *put_runs(char *at, const struct service_ids *ids, const char *between) {
     size_t between_len = strlen(between);
@@ -44,10 +44,18 @@ static char *put_runs(char *at, const struct service_ids *ids, const char *betwe
     return at;
 }
 
+/* Values of a sequence that are further apart. */
+static char *put_steps(char *at, const struct service_ids *ids, const char *between) {
+    for (size_t i = 0; i < ids->n_runs; i++)
+        for (uint32_t k = 0; k < ids->runs[i].count; k++)
+            at = put(at + decimal_format(service_run_id(ids, i, k), at), between);
+    return at;
+}
+
 /* Writes all IDs with between after each and returns where that ends. */
 static char *put_ids(char *at, const struct service_ids *ids, const char *between) {
-    if (ids->kind == ID_SNOWFLAKE)
-        return put_runs(at, ids, between);
+    if (!id_kind_wide(ids->kind))
+        return ids->step > 1 ? put_steps(at, ids, between) : put_runs(at, ids, between);
     for (uint32_t i = 0; i < ids->have; i++)
         at = put(at + id_kind_format(ids->kind, &ids->wide[i], at), between);
     return at;
@@ -55,7 +63,7 @@ static char *put_ids(char *at, const struct service_ids *ids, const char *betwee
 
 /* Room for all IDs with between after each, and for rest more. */
 static char *allocate_body(const struct service_ids *ids, size_t between_len, size_t rest) {
-    size_t id_len = ids->kind == ID_SNOWFLAKE ? DECIMAL_U64_MAX_CHARS : ID_TEXT_MAX;
+    size_t id_len = id_kind_wide(ids->kind) ? ID_TEXT_MAX : DECIMAL_U64_MAX_CHARS;
     size_t size = ids->have * (id_len + between_len) + rest;
     char *body = malloc(size);
 

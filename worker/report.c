@@ -98,12 +98,31 @@ static json_t *spell_etcd(const struct worker_view *view) {
     return object;
 }
 
+static json_t *spell_sequence(const struct dispenser_view *view) {
+    json_t *object = json_object();
+
+    fields_put(object, "name", json_string(view->name));
+    fields_put(object, "reason", fields_from_label(view->reason));
+    if (view->known) {
+        fields_put(object, "mode", json_string(sequence_mode_name(view->mode)));
+        fields_put(object, "shards", fields_from_number(view->n_shards));
+        fields_put(object, "block", fields_from_number(view->block));
+        fields_put(object, "layout", fields_from_wide(view->layout));
+        fields_put(object, "top", fields_from_wide(view->top));
+    }
+    fields_put(object, "held", fields_from_wide(view->held));
+    fields_put(object, "issued_total", fields_from_wide(view->issued_total));
+    fields_put(object, "granted_total", fields_from_wide(view->granted_total));
+    fields_put(object, "lost_total", fields_from_wide(view->lost_total));
+    return object;
+}
+
 char *report_status(const struct report *report, size_t *len) {
     const struct worker_view *view = report->view;
     uint64_t wall_ms = now_ms(report);
     enum worker_state state = view_state(view, wall_ms);
     json_t *object = json_object();
-    json_t *machines = json_array();
+    json_t *machines = json_array(), *sequences = json_array();
 
     fields_put(object, "state", json_string(worker_state_name(state)));
     fields_put(object, "reason", fields_from_label(reason_of(report, state)));
@@ -114,6 +133,9 @@ char *report_status(const struct report *report, size_t *len) {
     for (size_t i = 0; i < view->n_machines; i++)
         fields_append(machines, spell_machine(&view->machines[i], wall_ms));
     fields_put(object, "machines", machines);
+    for (size_t i = 0; i < report->n_sequences; i++)
+        fields_append(sequences, spell_sequence(&report->sequences[i]));
+    fields_put(object, "sequences", sequences);
     fields_put(object, "runway_ms", fields_from_number(view_runway_ms(view, wall_ms)));
     if (view->has_meta)
         put_meta(object, &view->meta);

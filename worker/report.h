@@ -11,6 +11,7 @@
 
 #include "common/effective_clock.h"
 #include "common/id128_source.h"
+#include "worker/dispenser.h"
 #include "worker/service.h"
 #include "worker/view.h"
 
@@ -20,6 +21,8 @@ struct report {
     struct loop_gauges *loops; /* of all serving loops */
     size_t n_loops;
     struct effective_now now;
+    const struct dispenser_view *sequences;
+    size_t n_sequences;
     uint64_t ahead_ms[ID128_KINDS]; /* how far the newest UUIDv7 and ULID are ahead of the clock */
 };
 

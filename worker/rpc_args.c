@@ -22,9 +22,18 @@ static bool refuse_message(struct service_error *err, const char *name) {
     return false;
 }
 
-static bool set_kind(struct rpc_ids_args *args, const char *kind, struct service_error *err) {
-    return (!kind[0] || ids_args_set(&args->ids, "kind", kind, strlen(kind), false, err)) &&
-           ids_args_check(&args->ids, err);
+static bool set_kind(struct rpc_ids_args *args, const char *kind, const char *name, bool has_shard,
+                     uint32_t shard, struct service_error *err) {
+    if (kind[0] && !ids_args_set(&args->ids, "kind", kind, strlen(kind), false, err))
+        return false;
+    if (name[0] && !ids_args_set(&args->ids, "name", name, strlen(name), false, err))
+        return false;
+    if (has_shard && shard >= SEQUENCE_SHARDS_MAX)
+        return args_refuse(err, "shard", "shard must be 0..%u, got %" PRIu32,
+                           SEQUENCE_SHARDS_MAX - 1, shard);
+    args->ids.has_shard = has_shard;
+    args->ids.shard = (uint16_t)shard;
+    return ids_args_check(&args->ids, err);
 }
 
 static bool set_count(const char *name, uint32_t count, uint32_t *out, struct service_error *err) {
@@ -37,13 +46,13 @@ static bool set_count(const char *name, uint32_t count, uint32_t *out, struct se
 
 static bool set_form(struct rpc_ids_args *args, Snowfleet__V1__Form form,
                      struct service_error *err) {
-    if (args->ids.kind != ID_SNOWFLAKE &&
+    if (id_kind_wide(args->ids.kind) &&
         (form == SNOWFLEET__V1__FORM__FORM_IDS || form == SNOWFLEET__V1__FORM__FORM_RANGES))
         return args_refuse(err, "form", "form must be FORM_TEXT for kind %s, got %d",
                            id_kind_name(args->ids.kind), (int)form);
     switch (form) {
     case SNOWFLEET__V1__FORM__FORM_UNSPECIFIED:
-        args->form = args->ids.kind == ID_SNOWFLAKE ? RPC_IDS : RPC_TEXT;
+        args->form = id_kind_wide(args->ids.kind) ? RPC_TEXT : RPC_IDS;
         return true;
     case SNOWFLEET__V1__FORM__FORM_IDS: args->form = RPC_IDS; return true;
     case SNOWFLEET__V1__FORM__FORM_RANGES: args->form = RPC_RANGES; return true;
@@ -68,7 +77,7 @@ bool rpc_next_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args,
         return refuse_message(err, "NextRequest");
     args->ids.claim = request->claim;
     args->ids.commit_wait = request->commit_wait;
-    ok = set_kind(args, request->kind, err);
+    ok = set_kind(args, request->kind, request->name, request->part_case != 0, request->shard, err);
     snowfleet__v1__next_request__free_unpacked(request, NULL);
     return ok;
 }
@@ -85,7 +94,8 @@ bool rpc_batch_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args,
     ids_args_init(&args->ids);
     args->ids.claim = request->claim;
     args->ids.commit_wait = request->commit_wait;
-    ok = set_kind(args, request->kind, err) &&
+    ok = set_kind(args, request->kind, request->name, request->part_case != 0, request->shard,
+                  err) &&
          set_count("count", request->count, &args->ids.count, err) &&
          set_form(args, request->form, err);
     snowfleet__v1__next_batch_request__free_unpacked(request, NULL);
@@ -106,7 +116,8 @@ bool rpc_stream_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args
     args->endless = request->count == 0;
     args->left = request->count;
     args->ids.count = STREAM_BATCH_COUNT;
-    ok = set_kind(args, request->kind, err) &&
+    ok = set_kind(args, request->kind, request->name, request->part_case != 0, request->shard,
+                  err) &&
          (request->batch_count == 0 ||
           set_count("batch_count", request->batch_count, &args->ids.count, err)) &&
          set_form(args, request->form, err);
@@ -180,7 +191,7 @@ uint8_t *rpc_next_message(const struct service_ids *ids, const struct rpc_ids_ar
     Snowfleet__V1__Interval interval;
     char text[ID_TEXT_MAX + 1];
 
-    if (ids->kind != ID_SNOWFLAKE) {
+    if (id_kind_wide(ids->kind)) {
         id_kind_format(ids->kind, &ids->wide[0], text);
         response.text = text;
         return rpc_pack(&response.base, len);
@@ -200,7 +211,7 @@ static int64_t *spread(const struct service_ids *ids) {
         abort(); /* as allocate() */
     for (size_t i = 0; i < ids->n_runs; i++)
         for (uint32_t k = 0; k < ids->runs[i].count; k++)
-            all[n++] = ids->runs[i].first + k;
+            all[n++] = (int64_t)service_run_id(ids, i, k);
     return all;
 }
 
@@ -226,6 +237,7 @@ static uint8_t *pack_ranges(Snowfleet__V1__NextBatchResponse *response,
         snowfleet__v1__id_range__init(&ranges[i]);
         ranges[i].first = ids->runs[i].first;
         ranges[i].count = ids->runs[i].count;
+        ranges[i].step = ids->step > 1 ? ids->step : 0;
         response->ranges[i] = &ranges[i];
     }
     framed = rpc_pack(&response->base, len);

@@ -66,8 +66,7 @@ static struct ids_call *new_ids_call(struct rpc *rpc, struct grpc_call *call) {
 }
 
 static void take_ids(struct ids_call *ids) {
-    ids->park.ids.kind = ids->args.ids.kind;
-    ids->park.ids.want = ids->args.ids.count;
+    ids_args_fill(&ids->args.ids, &ids->park.ids);
     ids->park.commit_wait = ids->args.ids.commit_wait;
     park_take(ids->rpc->config.park, rpc_now_ms(ids->rpc), &ids->park);
 }
@@ -154,7 +153,7 @@ static void take_batch(struct rpc_stream *stream) {
 
     if (!stream->args.endless && want > stream->args.left)
         want = (uint32_t)stream->args.left;
-    stream->park.ids.kind = stream->args.ids.kind;
+    ids_args_fill(&stream->args.ids, &stream->park.ids);
     stream->park.ids.want = want;
     stream->park.commit_wait = stream->args.ids.commit_wait;
     park_take(stream->rpc->config.park, rpc_now_ms(stream->rpc), &stream->park);

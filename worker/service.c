@@ -80,7 +80,7 @@ void service_ids_free(struct service_ids *ids) {
     *ids = (struct service_ids){0};
 }
 
-static void add_run(struct service_ids *ids, struct snowflake_run run) {
+void service_add_run(struct service_ids *ids, struct snowflake_run run) {
     if (ids->n_runs == ids->room) {
         ids->room = ids->room ? ids->room * 2 : 4;
         ids->runs = reallocate(ids->runs, ids->room * sizeof *ids->runs);
@@ -207,7 +207,7 @@ static enum service_outcome take_wide(struct service *service, uint64_t now_ms,
     status = service->wide.take(service->wide.source, ids->kind, now_ms, ids->wide + ids->have,
                                 ids->want - ids->have, &have, &why);
     ids->have += (uint32_t)have;
-    service->wide_issued_total[ids->kind] += have;
+    service->other_issued_total[ids->kind] += have;
     if (status == STATUS_OK)
         return SERVICE_DONE;
     if (status == STATUS_BUSY) {
@@ -226,12 +226,32 @@ static enum service_outcome take_wide(struct service *service, uint64_t now_ms,
     return unavailable(err, RETRY_MS);
 }
 
+static enum service_outcome take_values(struct service *service, struct service_ids *ids,
+                                        struct service_error *err) {
+    enum service_outcome outcome;
+
+    if (!service->sequences.take) {
+        *err = (struct service_error){
+            .code = "FAILED_PRECONDITION",
+            .message = "sequences need etcd, and this worker is standalone",
+            .field = "kind",
+        };
+        return SERVICE_FAILED;
+    }
+    outcome = service->sequences.take(service->sequences.table, ids, err);
+    if (outcome == SERVICE_DONE)
+        service->other_issued_total[ids->kind] += ids->have;
+    return outcome;
+}
+
 enum service_outcome service_take(struct service *service, uint64_t now_ms, struct service_ids *ids,
                                   uint64_t *wait_until_ms, struct service_error *err) {
     struct snowflake_run run;
     enum status status;
 
     assert(ids->want <= SERVICE_COUNT_MAX && ids->have < ids->want);
+    if (ids->kind == ID_SEQUENCE)
+        return take_values(service, ids, err);
     if (ids->kind != ID_SNOWFLAKE)
         return take_wide(service, now_ms, ids, wait_until_ms, err);
     if (!service->serving)
@@ -246,7 +266,7 @@ enum service_outcome service_take(struct service *service, uint64_t now_ms, stru
     /* One millisecond at a time: now_ms is not known to be over. */
     status = snowflake_take(&service->generation.ids, now_ms, ids->want - ids->have, &run);
     if (status == STATUS_OK) {
-        add_run(ids, run);
+        service_add_run(ids, run);
         service->issued_total += run.count;
         service->fresh = false;
         if (ids->have == ids->want) {

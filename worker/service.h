@@ -11,6 +11,7 @@
 
 #include "common/hold.h"
 #include "common/id_kind.h"
+#include "common/sequence.h"
 #include "common/snowflake.h"
 #include "common/status.h"
 
@@ -22,6 +23,15 @@ struct service_clock {
     bool refuses; /* the error is not known, or above max_error_ns */
     bool knows_error;
     int64_t error_ns, max_error_ns;
+};
+
+struct service_ids;
+struct service_error;
+enum service_outcome {
+    SERVICE_DONE, /* have == want */
+    SERVICE_WAIT, /* park until wait_until_ms (Unix ms, by the loop's clock), then go on; for a sequence until
+                      the table says that something has changed */
+    SERVICE_FAILED /* nothing of it may be handed out; the error says why */
 };
 
 /* What one serving loop issues from.  serving is false until the first generation is installed,
@@ -40,7 +50,14 @@ struct service {
                             size_t want, size_t *have, struct error *err);
         void *source;
     } wide;
-    uint64_t wide_issued_total[ID_KINDS];
+    /* Where values of sequences come from, as sequences_take(): one table for all loops.  take is NULL in a
+     * worker without etcd. */
+    struct service_sequences {
+        enum service_outcome (*take)(void *table, struct service_ids *ids,
+                                     struct service_error *err);
+        void *table;
+    } sequences;
+    uint64_t other_issued_total[ID_KINDS]; /* but for Snowflakes */
 };
 
 void service_init(struct service *service, uint64_t max_backward_wait_ms,
@@ -66,8 +83,13 @@ struct service_ids {
     enum id_kind kind;
     uint32_t want, have;        /* want is 1..SERVICE_COUNT_MAX */
     struct id128 *wide;         /* of the 128-bit kinds: have of them, allocated */
-    struct snowflake_run *runs; /* of Snowflakes: allocated; in the order of issue */
+    struct snowflake_run *runs; /* of 64 bits: allocated; in the order of issue */
     size_t n_runs, room;
+    /* Of a sequence: which, and which of its shards; and how far its values are apart. */
+    char sequence[SEQUENCE_NAME_MAX + 1];
+    bool has_shard;
+    uint16_t shard;
+    uint32_t step;                    /* within a run; 0 is 1 */
     char claim[HOLD_CLAIM_CHARS + 1]; /* of the generation that all its IDs come from */
     /* Once have == want: the timestamp of the last ID, Unix ms.  Where the strategy is `bounded`, true
      * time was within earliest_ms..latest_ms while they were issued. */
@@ -75,21 +97,22 @@ struct service_ids {
     bool bounded;
     uint64_t earliest_ms, latest_ms;
 };
+/* The k-th ID of a run. */
+static inline uint64_t service_run_id(const struct service_ids *ids, size_t run, uint32_t k) {
+    return (uint64_t)ids->runs[run].first + (uint64_t)k * (ids->step ? ids->step : 1);
+}
+/* Adds a run to runs and to have. */
+void service_add_run(struct service_ids *ids, struct snowflake_run run);
 /* runs and wide are made as needed; releases them. */
 void service_ids_free(struct service_ids *ids);
 
-enum service_outcome {
-    SERVICE_DONE,  /* have == want */
-    SERVICE_WAIT,  /* park until wait_until_ms (Unix ms, by the loop's clock), then go on */
-    SERVICE_FAILED /* nothing of it may be handed out; the error says why */
-};
 struct service_error {
     const char *code; /* gRPC's names: "INVALID_ARGUMENT", "UNAVAILABLE" */
     char message[200];
     const char *field;       /* or NULL */
     uint64_t retry_after_ms; /* with UNAVAILABLE; 0: not known to be worth retrying */
 };
-/* Takes what it can get now.  The 128-bit kinds need no generation.  All Snowflakes of one answer come from one generation: when it was replaced
+/* Takes what it can get now.  Only Snowflakes need a generation.  All Snowflakes of one answer come from one generation: when it was replaced
  * by a fresh one while the request was parked, the IDs taken so far are given up (never reused)
  * and it starts again. */
 enum service_outcome service_take(struct service *service, uint64_t now_ms, struct service_ids *ids,

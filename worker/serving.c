@@ -105,7 +105,7 @@ static void on_publish(uv_prepare_t *handle) {
                           memory_order_release);
     store(&gauges->issued_total, serving->service.issued_total);
     for (int kind = 0; kind < ID_KINDS; kind++)
-        store(&gauges->wide_issued_total[kind], serving->service.wide_issued_total[kind]);
+        store(&gauges->other_issued_total[kind], serving->service.other_issued_total[kind]);
     store(&gauges->parked, park_waiting(serving->park));
     store(&gauges->http_connections, stats.connections);
     store(&gauges->http_connections_total, stats.connections_total);
@@ -203,6 +203,9 @@ static void carry_out(struct serving *serving, const struct serving_order *order
     case SERVING_TOKENS: set_tokens(serving, order->tokens); break;
     case SERVING_DROP: service_drop(&serving->service); break;
     case SERVING_CLOCK: park_clock_moved(serving->park); break;
+    case SERVING_SEQUENCES:
+        park_serve_sequences(serving->park, clock_now(&serving->config.clock).wall_ms);
+        break;
     case SERVING_CLOSE:
         serving->config.closed(serving->config.arg, service_close(&serving->service));
         break;
@@ -354,6 +357,9 @@ static enum status start_parts(struct serving *serving, struct error *err) {
 
     service_init(&serving->service, config->max_backward_wait_ms, config->start);
     serving->service.wide = (struct service_wide){.take = take_wide, .source = config->source};
+    if (config->sequences)
+        serving->service.sequences = (struct service_sequences){.take = sequences_take,
+                                                                .table = config->sequences};
     if (park_new(&serving->loop, config->clock_board, &serving->service, config->max_commit_wait_ms,
                  &serving->park, err) != STATUS_OK)
         return err->status;
@@ -362,6 +368,7 @@ static enum status start_parts(struct serving *serving, struct error *err) {
         .clock_board = config->clock_board,
         .service = &serving->service,
         .source = config->source,
+        .sequences = config->sequences,
         .park = serving->park,
         .board = config->board,
         .all_gauges = config->all_gauges,

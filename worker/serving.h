@@ -16,6 +16,7 @@
 #include "common/status.h"
 #include "common/tokens.h"
 #include "worker/clock_board.h"
+#include "worker/sequences.h"
 #include "worker/view.h"
 
 struct serving;
@@ -24,6 +25,7 @@ struct serving_config {
     struct clock clock;              /* that of clock_board */
     struct clock_board *clock_board; /* outlives the thread */
     struct id128_source *source;     /* of UUIDs and ULIDs; outlives the thread */
+    struct sequences *sequences;     /* likewise; NULL: there are none */
     int http_fd;                     /* a listening socket, shared by all serving threads */
     int grpc_fd, unix_fd;           /* the same for gRPC, over TCP and on a Unix socket; -1: none */
     struct grpc_tls *grpc_tls;      /* for TCP; NULL: none.  The loop takes a count of its own */
@@ -57,8 +59,9 @@ enum serving_order_kind {
     SERVING_TLS,
     SERVING_DROP,
     SERVING_CLOCK, /* the effective clock was moved: look whether parked callers can be served */
-    SERVING_CLOSE, /* close the generation and call closed() with its last */
-    SERVING_DRAIN  /* not ready; "Connection: close" on every answer */
+    SERVING_SEQUENCES, /* callers that wait for values may ask again */
+    SERVING_CLOSE,     /* close the generation and call closed() with its last */
+    SERVING_DRAIN      /* not ready; "Connection: close" on every answer */
 };
 struct serving_order {
     enum serving_order_kind kind;

@@ -16,6 +16,7 @@ static void free_holders(struct worker *worker) {
         holder_free(worker->slots[i].holder);
         keeper_free(worker->slots[i].keeper);
     }
+    sequences_end(worker->sequences);
     registration_free(worker->registration);
     peers_free(worker->timing.asker);
 }
@@ -165,6 +166,7 @@ static void seek_and_tell(struct worker *worker) {
     char *text;
 
     worker_look_at_history(worker, worker_now(worker));
+    sequences_kick(worker->sequences);
     worker_search(worker);
     text = worker_node_text(worker);
     registration_set(worker->registration, text);
@@ -382,6 +384,7 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
     struct serving_config serving = {.clock = worker->timing.clock,
                                      .clock_board = &worker->timing.board,
                                      .source = worker->source,
+                                     .sequences = worker->sequences,
                                      .http_fd = http_fd,
                                      .grpc_fd = worker->grpc_fd,
                                      .unix_fd = worker->unix_fd,
@@ -430,6 +433,8 @@ static void init_handles(struct worker *worker) {
 static enum status start(struct worker *worker, int http_fd, struct error *err) {
     if (worker_watch_clock(worker, err) != STATUS_OK)
         return err->status;
+    if (worker->etcd_http)
+        worker_open_sequences(worker);
     while (worker->n_slots < worker->config->machine_ids)
         if (start_slot(worker, http_fd, err) != STATUS_OK)
             return err->status;
@@ -521,6 +526,7 @@ out:
     pthread_mutex_destroy(&worker->closed_mutex);
     view_board_done(&worker->board);
     id128_source_free(worker->source);
+    sequences_free(worker->sequences);
     free(worker);
     return status;
 }

@@ -22,6 +22,7 @@ void worker_key(struct worker *worker, const char *key, const char *value, size_
             seek_resume(&worker->seek); /* what it paused for may be over */
         for (size_t i = 0; i < worker->n_slots; i++)
             holder_meta(worker->slots[i].holder, value, len);
+        sequences_meta(worker->sequences, value, len);
     } else if (strcmp(key, worker->keys.ceil) == 0) {
         for (size_t i = 0; i < worker->n_slots; i++)
             holder_ceiling(worker->slots[i].holder, value, len);
@@ -29,6 +30,8 @@ void worker_key(struct worker *worker, const char *key, const char *value, size_
         worker_assigned(worker, value, len);
     } else if (strcmp(key, node_key) == 0) {
         registration_seen(worker->registration, value, len);
+    } else {
+        sequences_seen(worker->sequences, key, value, len);
     }
 }
 
@@ -55,6 +58,8 @@ static void on_events(void *arg, const struct etcd_event *events, size_t n) {
         worker_key(worker, worker->keys.meta, NULL, 0);
     if (reset && !node_there)
         worker_key(worker, node_key, NULL, 0);
+    if (reset)
+        sequences_doubt(worker->sequences);
     worker_changed(worker);
 }
 
@@ -105,12 +110,44 @@ static void start_watch(struct worker *worker) {
     struct etcd_key_range ranges[] = {{.key = worker->keys.meta},
                                       {.key = worker->keys.ceil},
                                       {.key = assign_key},
-                                      {.key = node_key}};
+                                      {.key = node_key},
+                                      {.key = worker->keys.seq, .range_end = worker->keys.seq_end}};
 
     keys_node(&worker->keys, worker->self.instance, node_key);
     keys_assign(&worker->keys, worker->self.instance, assign_key);
     worker->watch = worker->etcd.watch(worker->etcd.self, ranges, sizeof ranges / sizeof ranges[0],
                                        on_events, worker);
+}
+
+/* On the control thread. */
+static void on_sequences(void *arg) {
+    struct worker *worker = arg;
+    struct serving_order order = {.kind = SERVING_SEQUENCES};
+
+    for (size_t i = 0; i < worker->n_slots; i++)
+        serving_order(worker->slots[i].serving, &order);
+}
+
+static void on_meta_read(void *arg, const char *value, size_t len) {
+    struct worker *worker = arg;
+
+    worker_key(worker, worker->keys.meta, value, len);
+    worker_changed(worker);
+}
+
+void worker_open_sequences(struct worker *worker) {
+    const struct sequences_config config = {.loop = &worker->loop,
+                                            .clock = worker->timing.clock,
+                                            .etcd = worker->etcd,
+                                            .keys = &worker->keys,
+                                            .history = &worker->history,
+                                            .retry_min_ms = WORKER_RETRY_MIN_MS,
+                                            .retry_max_ms = WORKER_RETRY_MAX_MS,
+                                            .changed = on_sequences,
+                                            .meta_read = on_meta_read,
+                                            .arg = worker};
+
+    worker->sequences = sequences_new(&config);
 }
 
 void worker_start_etcd(struct worker *worker) {

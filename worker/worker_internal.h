@@ -32,6 +32,7 @@
 #include "worker/peers.h"
 #include "worker/registration.h"
 #include "worker/seek.h"
+#include "worker/sequences.h"
 #include "worker/serving.h"
 #include "worker/time_daemon.h"
 #include "worker/view.h"
@@ -150,6 +151,7 @@ struct worker {
     size_t n_slots;
     struct loop_gauges gauges[RECORD_MACHINES_MAX];
     struct id128_source *source; /* of UUIDs and ULIDs: one for all loops */
+    struct sequences *sequences; /* likewise; NULL when standalone */
     struct view_board board;
 
     uv_timer_t tick, review, deadline;
@@ -198,10 +200,12 @@ bool worker_clock_wants_confirmation(const struct worker *worker);
 bool worker_epoch(const struct worker *worker, uint64_t *epoch_ms);
 
 /* ---- worker_etcd.c ---- */
-/* meta, ceil or assign/<instance> as read or watched; value NULL: the key is gone. */
+/* meta, ceil, assign/<instance> or seq/ as read or watched; value NULL: the key is gone. */
 void worker_key(struct worker *worker, const char *key, const char *value, size_t len);
 void worker_poll_etcd(struct worker *worker, struct instant now);
 void worker_start_etcd(struct worker *worker);
+/* Before the serving loops. */
+void worker_open_sequences(struct worker *worker);
 
 /* ---- worker_history.c ---- */
 /* meta was read or watched; knew_meta: not for the first time. */

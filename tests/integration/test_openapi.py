@@ -230,6 +230,7 @@ def test_a_worker_does_what_it_documents():
 def test_documented_bounds_of_arguments_are_the_real_ones():
     with lib.Fleet() as fleet:
         fleet.init("--new")
+        fleet.ctl("sequence", "create", LONGEST, "--mode=stride", "--shards=64")
         worker = bounded_worker(fleet)
         document = document_of(worker)
         checked = 0
@@ -239,7 +240,7 @@ def test_documented_bounds_of_arguments_are_the_real_ones():
                 if parameter["in"] == "query" and path == "/v1/ids":
                     check_argument(worker, path, method, operation, parameter)
                     checked += 1
-        lib.check(checked >= 8, "kind, count, claim and commit_wait of GET and of POST")
+        lib.check(checked >= 12, "kind, count, claim, commit_wait, name and shard of GET and of POST")
         get, post = document.paths["/v1/ids"]["get"], document.paths["/v1/ids"]["post"]
         lib.equal(document.paths["/v1/ids"]["parameters"][1]["schema"]["maximum"], 10000)
         refused(worker, "GET", "/v1/ids?other=1", get, None)
@@ -268,15 +269,27 @@ def values_of(schema):
     """(those that are good, those that are not), as text."""
     if "enum" in schema:
         return schema["enum"], ["", "x", schema["enum"][0] + "x"]
+    if "pattern" in schema:  # of a sequence's name
+        return [LONGEST], ["", "a%20b", LONGEST + "n"]
     low, high = schema["minimum"], schema["maximum"]
     return ([str(low), str(high)], [str(low - 1), str(high + 1), "", "x", f"0{low}", f"+{low}", f"{low}.0"])
+
+
+LONGEST = "n" * 64  # the name of a sequence of as many shards as there may be
+
+
+def beside(name, value):
+    """What an argument of sequences needs beside it."""
+    if name == "shard" or (name, value) == ("kind", "sequence"):
+        return f"&name={LONGEST}" + ("&kind=sequence" if name == "shard" else "&shard=0")
+    return "&kind=sequence&shard=0" if name == "name" else ""
 
 
 def check_argument(worker, path, method, operation, parameter):
     name, schema = parameter["name"], parameter["schema"]
     good, bad = values_of(schema)
     for value in good:
-        reply = ask(worker.address, method, f"{target(path)}?{name}={value}")
+        reply = ask(worker.address, method, f"{target(path)}?{name}={value}{beside(name, value)}")
         lib.equal(reply.status, 200, f"{method} {path} {name}={value}: {reply}")
         conforms(reply, operation, f"{name}={value}")
         if name == "count":
@@ -284,7 +297,8 @@ def check_argument(worker, path, method, operation, parameter):
             lib.equal(len(reply.json()["ids"]), int(value))
         lib.equal("claim" in reply.json(), (name, value) == ("claim", "1"))
     for value in bad:
-        refused(worker, method, f"{target(path)}?{name}={value.replace('+', '%2B')}", operation, name)
+        refused(worker, method, f"{target(path)}?{name}={value.replace('+', '%2B')}"
+                + beside(name, value), operation, name)
     reply = ask(worker.address, method, target(path))
     if name == "count":
         lib.equal(reply.json()["count"], schema["default"])

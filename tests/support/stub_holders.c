@@ -189,6 +189,7 @@ void serving_order(struct serving *serving, const struct serving_order *order) {
     case SERVING_TOKENS:
     case SERVING_TLS:
     case SERVING_CLOCK:
+    case SERVING_SEQUENCES:
     case SERVING_DRAIN: break;
     }
 }

@@ -85,7 +85,7 @@ static void counts_go_from_1_to_10000(void) {
 /* --- other arguments --- */
 
 static void kinds_are_known_by_their_exact_names(void) {
-    static const char *const kinds[] = {"uuid",       "uuidv1", "UUIDv4", "sequence",   "Snowflake",
+    static const char *const kinds[] = {"uuid",       "uuidv1", "UUIDv4", "sequences",  "Snowflake",
                                         "snowflake ", "",       "snow",   "snowflakes", "\n"};
     struct ids_args args;
 
@@ -93,10 +93,11 @@ static void kinds_are_known_by_their_exact_names(void) {
     CU_ASSERT_TRUE(set("kind", "uuidv4", &args) && args.kind == ID_UUIDV4);
     CU_ASSERT_TRUE(set("kind", "uuidv7", &args) && args.kind == ID_UUIDV7);
     CU_ASSERT_TRUE(set("kind", "ulid", &args) && args.kind == ID_ULID);
+    CU_ASSERT_TRUE(set("kind", "sequence", &args) && args.kind == ID_SEQUENCE);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         CHECK_ROW(kinds[i], !set("kind", kinds[i], &args) && strcmp(err.field, "kind") == 0);
     set("kind", "guid", &args);
-    CHECK_TEXT(err.message, "kind must be snowflake, uuidv4, uuidv7 or ulid, got guid");
+    CHECK_TEXT(err.message, "kind must be snowflake, uuidv4, uuidv7, ulid or sequence, got guid");
 }
 
 static void claims_and_commit_wait_are_of_snowflakes(void) {
@@ -142,9 +143,11 @@ static void unknown_arguments_are_refused_by_name(void) {
     struct ids_args args;
 
     CU_ASSERT_FALSE(set("Count", "5", &args));
-    CHECK_TEXT(err.message, "unknown argument Count; there are kind, count, claim and commit_wait");
+    CHECK_TEXT(err.message,
+               "unknown argument Count; there are kind, count, claim, commit_wait, name and shard");
     CU_ASSERT_FALSE(set("", "5", &args));
-    CHECK_TEXT(err.message, "unknown argument \"\"; there are kind, count, claim and commit_wait");
+    CHECK_TEXT(err.message,
+               "unknown argument \"\"; there are kind, count, claim, commit_wait, name and shard");
 }
 
 static void an_argument_given_twice_is_refused(void) {
@@ -226,7 +229,8 @@ static void a_wrong_body_is_refused_and_its_field_named(void) {
         CHECK_ROW(bad_bodies[i].body, strcmp(err.code, "INVALID_ARGUMENT") == 0);
     }
     CU_ASSERT_FALSE(read_body(&args, "{\"n\":5}"));
-    CHECK_TEXT(err.message, "unknown argument n; there are kind, count, claim and commit_wait");
+    CHECK_TEXT(err.message,
+               "unknown argument n; there are kind, count, claim, commit_wait, name and shard");
 }
 
 /* B36 */

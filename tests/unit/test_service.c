@@ -558,7 +558,7 @@ static void the_other_kinds_need_no_machine_id(void) {
     CU_ASSERT_EQUAL(take(&ids), SERVICE_DONE);
     CU_ASSERT_EQUAL(ids.have, 3);
     CU_ASSERT_EQUAL(id128_time_ms(&ids.wide[2]), START_MS);
-    CU_ASSERT_EQUAL(service.wide_issued_total[ID_ULID], 3);
+    CU_ASSERT_EQUAL(service.other_issued_total[ID_ULID], 3);
     CU_ASSERT_EQUAL(service.issued_total, 0);
     service_ids_free(&ids);
 }
