@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <time.h>
 
 #include "common/records.h"
@@ -50,6 +51,7 @@ struct sim_worker {
 
 /* One transaction on its way back. */
 struct ask {
+    LIST_ENTRY(ask) link;
     struct sim_worker *node;
     uint64_t life;
     size_t name;
@@ -61,6 +63,7 @@ struct sim {
     struct keys keys;
     struct sim_worker nodes[NODES];
     struct fake_snapshot *snapshot;
+    LIST_HEAD(, ask) asks; /* that are not answered yet */
     bool restoring;
     char violation[200];
 
@@ -150,6 +153,7 @@ static struct ask *ask_of(struct sim_worker *node, size_t name) {
     if (!ask)
         abort();
     *ask = (struct ask){.node = node, .life = node->life, .name = name};
+    LIST_INSERT_HEAD(&node->sim->asks, ask, link);
     return ask;
 }
 
@@ -172,6 +176,7 @@ static void on_answer(void *arg, const struct error *err, const struct etcd_txn_
         }
         pump(node);
     }
+    LIST_REMOVE(ask, link);
     free(ask);
 }
 
@@ -505,6 +510,12 @@ static void done(struct sim *sim) {
         stop(&sim->nodes[i]);
     fake_etcd_free(sim->etcd);
     fake_snapshot_free(sim->snapshot);
+    while (!LIST_EMPTY(&sim->asks)) {
+        struct ask *ask = LIST_FIRST(&sim->asks);
+
+        LIST_REMOVE(ask, link);
+        free(ask);
+    }
     fake_world_done(&sim->world);
     for (size_t i = 0; i < NAMES; i++) {
         free(sim->given[i]);
