@@ -356,6 +356,9 @@ enum service_outcome dispenser_take(struct dispenser *d, const struct dispenser_
         return SERVICE_DONE;
     }
     left = sequence_left(&d->record, shard);
+    /* The watch may have shown our own grant before its answer comes: it is in neither of the two. */
+    if (ids->want - stock->held > left && d->request == GRANT && d->shard == shard)
+        return SERVICE_WAIT;
     if (ids->want - stock->held > left)
         return exhausted(d, stock->held + left, err);
     if (wait_or_fail(d, cluster, err) != SERVICE_WAIT)

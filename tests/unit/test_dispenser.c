@@ -328,6 +328,29 @@ static void the_end_is_exact(void) {
     CU_ASSERT_EQUAL(settle(), 0);
 }
 
+static void a_grant_that_the_watch_shows_first_is_no_end(void) {
+    const struct etcd_txn *txn;
+    struct etcd_txn_result *result;
+    char *text;
+
+    record.next[0] = SEQUENCE_VALUE_MAX - 2;
+    put_record();
+    take(1);
+    settle();
+    CU_ASSERT_EQUAL(take(3), SERVICE_WAIT);
+    txn = next();
+    CU_ASSERT_PTR_NOT_NULL_FATAL(txn);
+    fake_etcd_execute(etcd, txn, false, &result);
+    read_record();
+    text = sequence_format(&record, NULL);
+    dispenser_seen(dispenser, text, strlen(text));
+    free(text);
+    CU_ASSERT_EQUAL(take(3), SERVICE_WAIT);
+    dispenser_answered(dispenser, &cluster, now, NULL, result);
+    fake_etcd_result_free(result);
+    CU_ASSERT_EQUAL(take(3), SERVICE_DONE);
+}
+
 static void no_such_sequence_is_said_after_a_look(void) {
     char key[KEY_MAX];
 
@@ -353,6 +376,7 @@ static CU_TestInfo rules[] = {CHECK_TEST(nothing_is_given_before_etcd_has_confir
                               CHECK_TEST(a_foreign_era_leaves_nothing),
                               CHECK_TEST(a_clock_above_the_ceiling_is_granted_nothing),
                               CHECK_TEST(the_end_is_exact),
+                              CHECK_TEST(a_grant_that_the_watch_shows_first_is_no_end),
                               CHECK_TEST(no_such_sequence_is_said_after_a_look),
                               CU_TEST_INFO_NULL};
 
