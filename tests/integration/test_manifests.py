@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+import yaml
+
 import lib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,6 +19,7 @@ import kubectl  # noqa: E402
 import manifests  # noqa: E402
 
 DEPLOY = ROOT / "deploy" / "kubernetes"
+MONITORING = ROOT / "deploy" / "monitoring"
 CACHE = lib.BIN.parent / "kubectl"
 
 
@@ -44,19 +47,34 @@ def test_overlays_are_fine():
         lib.equal(manifests.check(rendered(name), PROGRAMS), [], name)
 
 
+def with_component(name):
+    """The base with one component."""
+    with tempfile.TemporaryDirectory() as overlay:
+        (pathlib.Path(overlay) / "kustomization.yaml").write_text(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: test\n"
+            f"resources: [{os.path.relpath(DEPLOY / 'base', overlay)}]\n"
+            f"components: [{os.path.relpath(DEPLOY / 'components' / name, overlay)}]\n"
+            "images: [{name: snowfleet, newTag: 0.1.0}]\n")
+        return kubectl.kustomize(TOOL, overlay)
+
+
 def test_each_component_is_fine_by_itself():
     components = sorted(folder.name for folder in (DEPLOY / "components").iterdir())
     lib.check(len(components) >= 5, f"components: {components}")
-    with tempfile.TemporaryDirectory() as folder:
-        for name in components:
-            overlay = pathlib.Path(folder) / name
-            overlay.mkdir()
-            (overlay / "kustomization.yaml").write_text(
-                "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: test\n"
-                f"resources: [{os.path.relpath(DEPLOY / 'base', overlay)}]\n"
-                f"components: [{os.path.relpath(DEPLOY / 'components' / name, overlay)}]\n"
-                "images: [{name: snowfleet, newTag: 0.1.0}]\n")
-            lib.equal(manifests.check(kubectl.kustomize(TOOL, overlay), PROGRAMS), [], name)
+    for name in components:
+        lib.equal(manifests.check(with_component(name), PROGRAMS), [], name)
+
+
+def test_alerts_and_dashboard_are_those_of_deploy_monitoring():
+    objects = {document["kind"]: document for document in yaml.safe_load_all(with_component("monitoring"))
+               if document["kind"] == "PrometheusRule" or document["metadata"]["name"] == "snowfleet-dashboard"}
+    rules = yaml.safe_load((MONITORING / "rules.yml").read_text())
+    lib.equal(objects["PrometheusRule"]["spec"], rules, "rules; deploy/monitoring/prometheus-rule.sh makes them anew")
+    made = subprocess.run([MONITORING / "prometheus-rule.sh"], capture_output=True, text=True, timeout=30, check=True)
+    lib.equal((DEPLOY / "components" / "monitoring" / "prometheus-rule.yaml").read_text(), made.stdout, "the file")
+    dashboard = objects["ConfigMap"]
+    lib.equal(dashboard["data"], {"dashboard.json": (MONITORING / "dashboard.json").read_text()}, "the dashboard")
+    lib.equal(dashboard["metadata"]["labels"]["grafana_dashboard"], "1", "what Grafana's sidecar looks for")
 
 
 # What is changed in the production overlay, and what must be said of it.
