@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing of the packages that deploy/packages.txt lists under the tags given.
-#   deploy/install-packages.sh run build test bench
+#   deploy/install-packages.sh run build test long bench
 # Where nothing is missing it needs neither root nor network.  No service is started, and none of
 # the packages asked for is left starting at the next boot: the quickstart and the tests run their
 # own etcd on their own ports.  Services that were there before are left as they are.
@@ -18,11 +18,11 @@ policy=/usr/sbin/policy-rc.d
 policy_mark='# put here by snowfleet install-packages.sh while it installs'
 lock=/run/lock/snowfleet-install-packages
 
-[[ $# -gt 0 ]] || die "usage: install-packages.sh TAG... (run, build, test, bench)"
+[[ $# -gt 0 ]] || die "usage: install-packages.sh TAG... (run, build, test, long, bench)"
 for tag in "$@"; do
     case $tag in
-    run | build | test | bench) ;;
-    *) die "unknown tag $tag: run, build, test or bench" ;;
+    run | build | test | long | bench) ;;
+    *) die "unknown tag $tag: run, build, test, long or bench" ;;
     esac
 done
 for program in dpkg-query apt-get; do

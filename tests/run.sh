@@ -10,8 +10,9 @@
 #   tsan   clang with the thread sanitizer: tests labelled tsan
 #   lint   cppcheck and clang-format
 #
-# Without a stage it runs all four.  --all adds the tests labelled long (minutes more).  What a fuzz
-# target finds stands in asan/tests/fuzz/NAME in the folder of the builds.
+# Without a stage it runs all four.  --all adds the tests labelled long (minutes more, and packages
+# of their own).  What a fuzz target finds stands in asan/tests/fuzz/NAME in the
+# folder of the builds.
 # Missing packages are installed first (deploy/install-packages.sh); --no-install leaves that out.
 # Builds go to build/ in the repository, or to $SNOWFLEET_BUILD_DIR, and are kept, so that the next
 # run is quick.  Exit code 0 when every stage passed, 1 when one failed, 64 on a wrong argument.
@@ -124,7 +125,9 @@ began=$SECONDS
 mkdir -p "$build"
 echo "run.sh: stages ${stages[*]}; builds in $build"
 if [[ $install == yes ]]; then
-    "$root/deploy/install-packages.sh" run build test
+    tags=(run build test)
+    [[ $all == no ]] || tags+=(long)
+    "$root/deploy/install-packages.sh" "${tags[@]}"
 fi
 
 results=() failed=no
