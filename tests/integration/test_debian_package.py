@@ -23,10 +23,12 @@ def files_below(folder):
     """All files, but what the package tools themselves write."""
     own = ("proc/", "sys/", "dev/", "tmp/", "var/lib/dpkg/", "var/lib/apt/", "var/cache/", "var/log/", "etc/ld.so.cache")
     names = set()
-    for path in pathlib.Path(folder).rglob("*"):
-        name = str(path.relative_to(folder))
-        if not (name + "/").startswith(own):
-            names.add(name)
+    for place, folders, files in os.walk(folder):
+        where = os.path.relpath(place, folder)
+        found = {os.path.normpath(os.path.join(where, name)): name for name in folders + files}
+        wanted = {path for path in found if not (path + "/").startswith(own)}
+        folders[:] = [name for path, name in found.items() if path in wanted and name in folders]  # and not into /proc
+        names |= wanted
     return names
 
 
