@@ -19,7 +19,7 @@ static const struct {
     {"FVCK", 519571},
     {"", 0},
     {"00Z", 31},
-    {"91JP", 296534},
+    {"91JPRV3F", 0x48656c6c6f}, /* "Hello" */
     {"3ZZZZZZ", 4294967295},
     {"ZZZZZZZZZZZZ", (UINT64_C(1) << 60) - 1},
 };
@@ -34,6 +34,25 @@ static void known_texts_go_both_ways(void) {
         CHECK_TEXT(text, known[i].text);
         CHECK_ROW(known[i].text, crockford_decode(known[i].text, n, &value) == n);
         CHECK_ROW(known[i].text, value == known[i].value);
+    }
+}
+
+static void all_64_bits_take_two_calls(void) {
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } rows[] = {{"7ZZZZZZZZZZZZ", INT64_MAX}, {"FZZZZZZZZZZZZ", UINT64_MAX}};
+
+    for (size_t i = 0; i < 2; i++) {
+        char text[14] = "";
+        uint64_t high, low;
+
+        crockford_encode(rows[i].value >> 60, 1, text);
+        crockford_encode(rows[i].value, 12, text + 1);
+        CHECK_TEXT(text, rows[i].text);
+        CU_ASSERT(crockford_decode(text, 1, &high) == 1 &&
+                  crockford_decode(text + 1, 12, &low) == 12);
+        CU_ASSERT_EQUAL(high << 60 | low, rows[i].value);
     }
 }
 
@@ -71,6 +90,7 @@ static void the_first_character_that_is_none_is_pointed_at(void) {
 
 static CU_TestInfo rules[] = {
     CHECK_TEST(known_texts_go_both_ways),
+    CHECK_TEST(all_64_bits_take_two_calls),
     CHECK_TEST(only_the_lowest_bits_asked_for_are_written),
     CHECK_TEST(each_character_stands_for_what_crockford_says),
     CHECK_TEST(the_first_character_that_is_none_is_pointed_at),

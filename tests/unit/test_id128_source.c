@@ -96,6 +96,46 @@ static void threads_take_ulids_that_increase(void) {
     check_kind(ID128_ULID);
 }
 
+/* ---- bits ---- */
+
+#define VALUES 200000
+
+/* Version and variant of a UUID; -1 for a bit that is drawn. */
+static int fixed_bit(enum id128_kind kind, unsigned bit) {
+    if (kind == ID128_ULID)
+        return -1;
+    if (bit >= 48 && bit < 52)
+        return (kind == ID128_UUIDV4 ? 4 : 7) >> (51 - bit) & 1;
+    return bit == 64 ? 1 : bit == 65 ? 0 : -1;
+}
+
+/* Of the kernel's own randomness, one a millisecond: where the clock gives the first 48 bits they are its. */
+static void fixed_bits_are_fixed_and_drawn_bits_are_even(void) {
+    for (enum id128_kind kind = 0; kind < ID128_KINDS; kind++) {
+        unsigned set[128] = {0};
+
+        for (uint64_t i = 0; i < VALUES; i++) {
+            struct id128 id;
+            size_t have;
+
+            CU_ASSERT_FATAL(id128_source_take(source, kind, NOW_MS + i, &id, 1, &have, &err) ==
+                            STATUS_OK);
+            CU_ASSERT_FATAL(kind == ID128_UUIDV4 || id128_time_ms(&id) == NOW_MS + i);
+            for (unsigned bit = 0; bit < 128; bit++)
+                set[bit] += id.bytes[bit / 8] >> (7 - bit % 8) & 1;
+        }
+        for (unsigned bit = kind == ID128_UUIDV4 ? 0 : 48; bit < 128; bit++) {
+            int fixed = fixed_bit(kind, bit);
+            bool ok = fixed >= 0 ? set[bit] == (fixed ? VALUES : 0)
+                                 : set[bit] > VALUES * 0.48 && set[bit] < VALUES * 0.52;
+
+            if (!ok)
+                printf("\n    kind %d: bit %u is set %u times of %d", kind, bit, set[bit], VALUES);
+            CU_ASSERT(ok);
+        }
+    }
+}
+
 /* ---- what can go wrong ---- */
 
 static enum status no_randomness(void *buf, size_t len, struct error *why) {
@@ -159,6 +199,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(threads_take_uuidv4s_that_never_repeat),
     CHECK_TEST(threads_take_uuidv7s_that_increase),
     CHECK_TEST(threads_take_ulids_that_increase),
+    CHECK_TEST(fixed_bits_are_fixed_and_drawn_bits_are_even),
     CHECK_TEST(without_randomness_there_is_no_id_of_any_kind),
     CHECK_TEST(a_spent_millisecond_gives_what_it_has_and_says_busy),
     CHECK_TEST(a_clock_that_went_back_shows_as_ahead),

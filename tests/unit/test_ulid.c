@@ -132,6 +132,26 @@ static void known_texts_are_read_and_written_canonically(void) {
     }
 }
 
+static void the_time_is_in_the_first_ten_characters(void) {
+    static const struct {
+        uint64_t ms;
+        const char *text;
+    } rows[] = {{0, "0000000000"},
+                {1704067200000, "01HK153X00"},
+                {1469918176385, "01ARYZ6S41"},
+                {ID128_TIME_MAX_MS, "7ZZZZZZZZZ"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[ULID_TEXT_LEN + 1];
+        struct id128 id = {{0}};
+
+        id128_set_time_ms(&id, rows[i].ms);
+        ulid_format(&id, text);
+        text[10] = '\0';
+        CHECK_TEXT(text, rows[i].text);
+    }
+}
+
 static const char *const refused[] = {
     "",
     "01ARZ3NDEKTSV4RRFFQ69G5FA",
@@ -180,6 +200,7 @@ static CU_TestInfo making[] = {
 };
 static CU_TestInfo text[] = {
     CHECK_TEST(known_texts_are_read_and_written_canonically),
+    CHECK_TEST(the_time_is_in_the_first_ten_characters),
     CHECK_TEST(everything_else_is_refused),
     CHECK_TEST(a_nul_within_is_refused),
     CU_TEST_INFO_NULL,
