@@ -5,7 +5,8 @@
 #include "common/ulid.h"
 #include "common/uuid.h"
 
-static const char *const names[ID_KINDS] = {"snowflake", "uuidv4", "uuidv7", "ulid", "sequence"};
+static const char *const names[ID_KINDS] = {"snowflake", "uuidv4",   "uuidv7",
+                                            "ulid",      "sequence", "public"};
 
 const char *id_kind_name(enum id_kind kind) {
     return names[kind];

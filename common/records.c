@@ -344,11 +344,20 @@ char *own_format(const struct own *own) {
 
 /* ---- node ---- */
 
+static enum status check_fingerprint(const char *text, struct error *err) {
+    size_t len = strlen(text);
+
+    if (len == 0 || (len == PUBLIC_FINGERPRINT_CHARS && strspn(text, "0123456789abcdef") == len))
+        return STATUS_OK;
+    return error_set(err, STATUS_PROTOCOL, "must be %u lower-case hex digits",
+                     PUBLIC_FINGERPRINT_CHARS);
+}
+
 enum status node_parse(const char *text, size_t len, struct node *node, struct error *err) {
     struct node read = {.identity = ""};
     struct fields fields;
     json_t *record = fields_open(&fields, "node", text, len, err);
-    uint64_t missing = 0;
+    uint64_t missing = 0, key_version = 0;
 
     fields_text(&fields, "identity", identity_check, read.identity);
     read_addresses(&fields, &read.addresses);
@@ -364,6 +373,12 @@ enum status node_parse(const char *text, size_t len, struct node *node, struct e
     fields_wide_or_null(&fields, "max_error_ns", UINT64_MAX, &read.max_error_ns, &read.knows_error);
     if (fields_has(&fields, "clock_unconfirmed"))
         fields_flag(&fields, "clock_unconfirmed", &read.clock_unconfirmed);
+    if (fields_has(&fields, "public_key_fingerprint"))
+        fields_text(&fields, "public_key_fingerprint", check_fingerprint,
+                    read.public_key_fingerprint);
+    if (fields_has(&fields, "public_key_version"))
+        fields_number(&fields, "public_key_version", 0, PUBLIC_VERSION_MAX, &key_version);
+    read.public_key_version = (unsigned)key_version;
     json_decref(record);
     if (fields.status == STATUS_OK)
         *node = read;
@@ -385,6 +400,8 @@ char *node_format(const struct node *node) {
     fields_put(record, "max_error_ns",
                node->knows_error ? fields_from_wide(node->max_error_ns) : json_null());
     fields_put(record, "clock_unconfirmed", json_boolean(node->clock_unconfirmed));
+    fields_put(record, "public_key_fingerprint", json_string(node->public_key_fingerprint));
+    fields_put(record, "public_key_version", fields_from_number(node->public_key_version));
     return fields_spell(record, NULL);
 }
 

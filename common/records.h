@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "common/keys.h"
+#include "common/public_id.h"
 #include "common/status.h"
 
 #define RECORD_FORMAT 1 /* of meta; a higher one is refused */
@@ -116,6 +117,9 @@ struct node {
     uint64_t max_error_ns;
     /* Its clock was stepped, and it waits for somebody who confirms the new time; may be missing. */
     bool clock_unconfirmed;
+    /* Its keys for public IDs (public_id.h); both may be missing, for "" and 0: it has none. */
+    char public_key_fingerprint[PUBLIC_FINGERPRINT_CHARS + 1];
+    unsigned public_key_version; /* of the one that encodes */
 };
 enum status node_parse(const char *text, size_t len, struct node *node, struct error *err);
 char *node_format(const struct node *node);

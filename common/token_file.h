@@ -1,9 +1,4 @@
-/* token_file.h - a file of bearer tokens, read again when it changes.
- *
- * Its text is looked at once a second, whatever its times and inode say: a file written in place,
- * one that replaced it by rename, and a Kubernetes secret, whose symbolic links are switched, are
- * all noticed.  What cannot be used (gone, empty, a line too short) is logged once and changes
- * nothing: the tokens read last stay.
+/* token_file.h - a file of bearer tokens, read again when it changes (secret_file.h).
  *
  * Not thread-safe. */
 #ifndef SNOWFLEET_COMMON_TOKEN_FILE_H

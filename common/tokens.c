@@ -5,15 +5,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/lines.h"
+
 #define SCHEME "Bearer "
 
 static void digest(const char *token, size_t len, unsigned char out[static TOKEN_DIGEST_BYTES]) {
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, len, out) != 0)
         abort(); /* no token may be let pass because it could not be judged */
-}
-
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
 }
 
 static bool is_printable(const char *text, size_t len) {
@@ -40,29 +38,19 @@ static enum status add(struct tokens *tokens, const char *text, size_t len, size
 
 enum status tokens_parse(const char *text, size_t len, struct tokens *tokens,
                          char first[static TOKEN_MAX_CHARS + 1], struct error *err) {
-    const char *end = text + len;
-    size_t line = 1;
+    struct lines lines = lines_of(text, len);
+    const char *token;
+    size_t token_len;
 
     memset(tokens, 0, sizeof *tokens);
     first[0] = '\0';
-    for (const char *at = text; at < end; line++) {
-        const char *line_end = memchr(at, '\n', (size_t)(end - at));
-        const char *next = line_end ? line_end + 1 : end;
-
-        line_end = line_end ? line_end : end;
-        while (at < line_end && is_blank(*at))
-            at++;
-        while (line_end > at && is_blank(line_end[-1]))
-            line_end--;
-        if (at < line_end && *at != '#') {
-            if (add(tokens, at, (size_t)(line_end - at), line, err) != STATUS_OK)
-                return err->status;
-            if (tokens->n == 1) {
-                memcpy(first, at, (size_t)(line_end - at));
-                first[line_end - at] = '\0';
-            }
+    while (lines_next(&lines, &token, &token_len)) {
+        if (add(tokens, token, token_len, lines.number, err) != STATUS_OK)
+            return err->status;
+        if (tokens->n == 1) {
+            memcpy(first, token, token_len);
+            first[token_len] = '\0';
         }
-        at = next;
     }
     return tokens->n > 0 ? STATUS_OK : error_set(err, STATUS_INVALID, "it holds no token");
 }

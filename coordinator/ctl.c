@@ -33,9 +33,9 @@ static const struct ctl_command ctl_version = {
 };
 
 static const struct ctl_command *const commands[] = {
-    &ctl_init,    &ctl_range_set, &ctl_status,   &ctl_machines, &ctl_skew,    &ctl_next,
-    &ctl_decode,  &ctl_range,     &ctl_reclaim,  &ctl_release,  &ctl_freeze,  &ctl_thaw,
-    &ctl_recover, &ctl_clock,     &ctl_sequence, &ctl_audit,    &ctl_version,
+    &ctl_init,   &ctl_range_set, &ctl_status, &ctl_machines, &ctl_skew,    &ctl_next,
+    &ctl_decode, &ctl_encode,    &ctl_range,  &ctl_reclaim,  &ctl_release, &ctl_freeze,
+    &ctl_thaw,   &ctl_recover,   &ctl_clock,  &ctl_sequence, &ctl_audit,   &ctl_version,
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 

@@ -4,10 +4,12 @@
 #define SNOWFLEET_COORDINATOR_CTL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/etcd_options.h"
 #include "common/options.h"
+#include "common/public_id.h"
 #include "common/status.h"
 
 #define CTL_DONE 0
@@ -40,8 +42,9 @@ struct ctl_values {
     char *name;
     bool shard_given;
     uint64_t shard;
-    /* decode, range */
+    /* decode, encode, range */
     bool epoch_given;
+    char *public_key_file;
     bool from_given, to_given;
     uint64_t from_ms, to_ms;
     /* reclaim */
@@ -82,9 +85,20 @@ struct ctl_command {
 };
 
 extern const struct ctl_command ctl_init, ctl_range_set, ctl_status, ctl_machines, ctl_skew;
-extern const struct ctl_command ctl_next, ctl_decode, ctl_range, ctl_audit;
+extern const struct ctl_command ctl_next, ctl_decode, ctl_encode, ctl_range, ctl_audit;
 extern const struct ctl_command ctl_reclaim, ctl_release, ctl_freeze, ctl_thaw, ctl_clock,
     ctl_recover, ctl_sequence;
+
+/* The option of whatever needs the keys of public IDs (ctl_encode.c); what: what for. */
+#define CTL_PUBLIC_KEY_FILE(what)                                                                  \
+    {                                                                                              \
+        .name = "public-key-file", .type = OPTION_STRING,                                          \
+        .offset = offsetof(struct ctl_values, public_key_file), .argument = "FILE",                \
+        .help = what ": the file of keys that the workers have."                                   \
+    }
+/* Reads that file, to be freed with public_codec_free(). */
+enum status ctl_open_public_keys(const struct ctl_values *values, struct public_codec **codec,
+                                 struct error *err);
 
 /* "snowfleetctl: text" on stderr: what is worth knowing beside the result. */
 void ctl_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -10,16 +10,18 @@
 #include "coordinator/ctl_session.h"
 
 /* In the order of enum id_read. */
-static const char *const kinds[] = {"any", "snowflake", "uuid", "uuidv4", "uuidv7", "ulid", NULL};
+static const char *const kinds[] = {"any",  "snowflake", "uuid",     "uuidv4", "uuidv7",
+                                    "ulid", "public",    "sequence", NULL};
 
 static const struct option options[] = {
     {.name = "kind",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct ctl_values, kind),
-     .argument = "any|snowflake|uuid|uuidv4|uuidv7|ulid",
+     .argument = "any|snowflake|uuid|uuidv4|uuidv7|ulid|public|sequence",
      .fallback = "any",
      .choices = kinds,
-     .help = "What it must be; any tells by its looks."},
+     .help = "What it must be; any tells by its looks, and takes a plain number for a Snowflake."},
+    CTL_PUBLIC_KEY_FILE("To look behind public IDs"),
     {.name = "epoch",
      .type = OPTION_TIME,
      .offset = offsetof(struct ctl_values, epoch_ms),
@@ -45,6 +47,23 @@ static enum status ask_etcd(const struct ctl_values *values, uint16_t machine_id
     return STATUS_OK;
 }
 
+/* Looks behind a public ID. */
+static enum status open_public(const struct ctl_values *values, struct id_value *id,
+                               struct error *err) {
+    struct public_codec *codec;
+    enum status status;
+
+    if (id->kind != ID_READ_PUBLIC)
+        return STATUS_OK;
+    if (ctl_open_public_keys(values, &codec, err) != STATUS_OK)
+        return err->status;
+    status = id_open(codec, id, err);
+    if (status != STATUS_OK)
+        error_context(err, "ID");
+    public_codec_free(codec);
+    return status;
+}
+
 static int run(const struct ctl_values *values, char *const *operands, struct error *err) {
     const char *text = operands[0];
     char holder[RECORD_IDENTITY_MAX + 1] = "";
@@ -58,18 +77,15 @@ static int run(const struct ctl_values *values, char *const *operands, struct er
         error_context(err, "ID");
         return CTL_USAGE;
     }
-    if (id.kind == ID_READ_SNOWFLAKE && !values->epoch_given &&
+    if (open_public(values, &id, err) != STATUS_OK)
+        return CTL_USAGE;
+    if (id_is_snowflake(&id) && !values->epoch_given &&
         ask_etcd(values, snowflake_decode(id.number, epoch_ms).machine_id, &epoch_ms, holder,
                  sizeof holder, err) != STATUS_OK)
         return CTL_USAGE;
     id_decode(&id, epoch_ms, clock_now(&clock).wall_ms, &facts);
     object = id_facts_json(&facts, holder[0] ? holder : NULL);
-    if (values->output == CTL_JSON) {
-        output_json(object);
-    } else {
-        output_facts(object);
-        json_decref(object);
-    }
+    output_object(object, values->output == CTL_JSON);
     return CTL_DONE;
 }
 
@@ -77,7 +93,8 @@ const struct ctl_command ctl_decode = {
     .name = "decode",
     .operands = "ID",
     .n_operands = 1,
-    .summary = "Shows what an ID says: its kind, time, and a Snowflake's machine ID.",
+    .summary =
+        "Shows what an ID says: its kind, time, a Snowflake's machine ID, what is behind a public ID.",
     .options = options,
     .run = run,
 };

@@ -18,13 +18,14 @@
 #define READY_TIMEOUT_MS 2000u
 #define URL_MAX 512
 
-static const char *const kinds[] = {"snowflake", "uuidv4", "uuidv7", "ulid", "sequence", NULL};
+static const char *const kinds[] = {"snowflake", "uuidv4", "uuidv7", "ulid",
+                                    "sequence",  "public", NULL};
 
 static const struct option options[] = {
     {.name = "kind",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct ctl_values, kind),
-     .argument = "snowflake|uuidv4|uuidv7|ulid|sequence",
+     .argument = "snowflake|uuidv4|uuidv7|ulid|sequence|public",
      .fallback = "snowflake",
      .choices = kinds,
      .help = "What kind of ID."},

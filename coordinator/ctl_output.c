@@ -77,3 +77,12 @@ void output_json(json_t *value) {
     putchar('\n');
     json_decref(value);
 }
+
+void output_object(json_t *object, bool json) {
+    if (json) {
+        output_json(object);
+    } else {
+        output_facts(object);
+        json_decref(object);
+    }
+}

@@ -17,6 +17,8 @@ void output_table(const struct output_column *columns, size_t n, const json_t *r
 /* One "name: value" a line, for a single object; fields whose values are objects or lists of
  * objects are left out. */
 void output_facts(const json_t *object);
+/* Takes object: as it is (json), or as facts. */
+void output_object(json_t *object, bool json);
 /* Takes value. */
 void output_json(json_t *value);
 

@@ -72,12 +72,7 @@ static void show(const struct ctl_values *values, const char *smallest, const ch
     fields_put(object, "to", json_string(to));
     fields_put(object, "smallest", json_string(smallest));
     fields_put(object, "largest", json_string(largest));
-    if (values->output == CTL_JSON) {
-        output_json(object);
-    } else {
-        output_facts(object);
-        json_decref(object);
-    }
+    output_object(object, values->output == CTL_JSON);
 }
 
 static void show_wide(const struct ctl_values *values) {

@@ -10,9 +10,13 @@
 static const struct option options[] = {{.name = NULL}};
 
 static const struct output_column workers[] = {
-    {"identity", "WORKER", false}, {"machine_ids", "MACHINE IDS", true},
-    {"missing", "MISSING", true},  {"http", "HTTP", false},
-    {"version", "VERSION", false}, {"refused", "REFUSED", false},
+    {"identity", "WORKER", false},
+    {"machine_ids", "MACHINE IDS", true},
+    {"missing", "MISSING", true},
+    {"http", "HTTP", false},
+    {"version", "VERSION", false},
+    {"refused", "REFUSED", false},
+    {"public_key_fingerprint", "PUBLIC KEYS", false},
 };
 
 static const struct output_column coordinators[] = {
@@ -20,6 +24,25 @@ static const struct output_column coordinators[] = {
     {"http", "HTTP", false},
     {"leader", "LEADER", false},
 };
+
+/* Whoever has other keys for public IDs than most. */
+static void note_public_keys(const json_t *status) {
+    json_t *worker;
+    size_t i;
+
+    json_array_foreach(json_object_get(status, "workers"), i, worker) {
+        const char *identity = json_string_value(json_object_get(worker, "identity"));
+        const char *fingerprint = json_string_value(
+            json_object_get(worker, "public_key_fingerprint"));
+
+        if (!json_is_true(json_object_get(worker, "public_keys_differ")))
+            continue;
+        printf("\n%s has %s keys for public IDs%s: --public-key-file must hold the same on every "
+               "worker\n",
+               identity ? identity : "a worker", fingerprint ? "other" : "no",
+               fingerprint ? " than the rest" : ", and the rest has");
+    }
+}
 
 static void print(const json_t *status) {
     const json_t *slots = json_object_get(status, "slots");
@@ -38,6 +61,7 @@ static void print(const json_t *status) {
         putchar('\n');
         output_table(workers, sizeof workers / sizeof workers[0],
                      json_object_get(status, "workers"));
+        note_public_keys(status);
     }
 }
 

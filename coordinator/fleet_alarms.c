@@ -330,6 +330,29 @@ static void add_machine_ids(json_t *alarms, const struct fleet *fleet) {
     }
 }
 
+static void add_public_keys(json_t *alarms, const struct cluster *cluster) {
+    struct report_keys keys = report_keys(cluster);
+    struct text named = {.len = 0}, text = {.len = 0};
+    size_t n = 0;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct member *member = cluster->members[i];
+
+        if (member->has_node && report_keys_differ(&keys, &member->node) && ++n <= NAMED_MAX)
+            add(&named, "%s%.80s%s", n > 1 ? ", " : "", member->node.identity,
+                member->node.public_key_fingerprint[0] ? "" : " (none)");
+    }
+    if (n == 0)
+        return;
+    add(&text, "%zu worker%s other keys for public IDs than the rest: %s", n,
+        n == 1 ? " has" : "s have", named.text);
+    if (n > NAMED_MAX)
+        add(&text, " and %zu more", n - NAMED_MAX);
+    alarm_add(alarms, "warning", text.text,
+              "What is encoded by the ones may be refused by the others.  --public-key-file must "
+              "hold the same keys everywhere.");
+}
+
 static void add_clocks(json_t *alarms, const struct fleet *fleet) {
     struct text text = {.len = 0};
     enum skew_verdict verdict = skew_judge_distance(fleet->distance);
@@ -363,6 +386,7 @@ json_t *fleet_alarms(const struct fleet *fleet) {
     add_leader(cluster, fleet->view);
     add_ceiling(cluster, fleet);
     add_machine_ids(cluster, fleet);
+    add_public_keys(cluster, fleet->view->cluster);
     add_clocks(cluster, fleet);
     for (size_t i = 0; i < sizeof severities / sizeof severities[0]; i++) {
         keep(alarms, cluster, severities[i]);

@@ -53,7 +53,46 @@ static json_t *slots(const struct cluster *cluster, uint64_t now_ms) {
     return object;
 }
 
-static json_t *worker(const struct cluster *cluster, const struct member *member) {
+/* How many workers have the keys of this fingerprint. */
+static size_t count_keys(const struct cluster *cluster, const char *fingerprint) {
+    size_t n = 0;
+
+    for (size_t i = 0; i < cluster->n_members; i++)
+        n += cluster->members[i]->has_node &&
+             strcmp(cluster->members[i]->node.public_key_fingerprint, fingerprint) == 0;
+    return n;
+}
+
+struct report_keys report_keys(const struct cluster *cluster) {
+    struct report_keys keys = {.some = false};
+    const char *counted = ""; /* most often there is but one set of keys: it is counted once */
+    size_t most = 0;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        const struct member *member = cluster->members[i];
+        const char *fingerprint = member->node.public_key_fingerprint;
+        size_t n;
+
+        if (!member->has_node || !fingerprint[0] || strcmp(fingerprint, counted) == 0)
+            continue;
+        keys.some = true;
+        counted = fingerprint;
+        n = count_keys(cluster, fingerprint);
+        if (n > most)
+            keys.usual = fingerprint;
+        else if (n == most && keys.usual && strcmp(keys.usual, fingerprint) != 0)
+            keys.usual = NULL;
+        most = n > most ? n : most;
+    }
+    return keys;
+}
+
+bool report_keys_differ(const struct report_keys *keys, const struct node *node) {
+    return keys->some && (!keys->usual || strcmp(keys->usual, node->public_key_fingerprint) != 0);
+}
+
+static json_t *worker(const struct cluster *cluster, const struct report_keys *keys,
+                      const struct member *member) {
     uint16_t held[MACHINE_IDS];
     size_t n = report_held_by(cluster, member->instance, held);
     json_t *object = json_object(), *machine_ids = json_array();
@@ -67,6 +106,8 @@ static json_t *worker(const struct cluster *cluster, const struct member *member
     fields_put(object, "machine_ids", machine_ids);
     fields_put(object, "missing", fields_from_number(member->node.missing));
     fields_put(object, "refused", report_text(member->assign.refused));
+    fields_put(object, "public_key_fingerprint", report_text(member->node.public_key_fingerprint));
+    fields_put(object, "public_keys_differ", json_boolean(report_keys_differ(keys, &member->node)));
     return object;
 }
 
@@ -82,11 +123,12 @@ static json_t *coordinator(const struct leader *leader, bool leads) {
 json_t *report_status(const struct cluster *cluster, const char *name, uint64_t now_ms) {
     const struct meta *meta = &cluster->meta;
     json_t *object = json_object(), *workers = json_array(), *coordinators = json_array();
+    struct report_keys keys = report_keys(cluster);
     bool frozen = cluster->has_meta && meta->mode == META_FROZEN;
 
     for (size_t i = 0; i < cluster->n_members; i++) {
         if (cluster->members[i]->has_node)
-            fields_append(workers, worker(cluster, cluster->members[i]));
+            fields_append(workers, worker(cluster, &keys, cluster->members[i]));
     }
     if (cluster->has_leader)
         fields_append(coordinators, coordinator(&cluster->leader, true));

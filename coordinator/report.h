@@ -3,6 +3,7 @@
 #define SNOWFLEET_COORDINATOR_REPORT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "coordinator/cluster.h"
@@ -20,6 +21,15 @@ json_t *report_status(const struct cluster *cluster, const char *name, uint64_t 
  * held; "usable_in_ms" is null for those that do not come free by themselves; "stuck" is true for
  * those that are held although their horizon is past. */
 json_t *report_machines(const struct cluster *cluster, uint64_t now_ms);
+
+/* Which workers have other keys for public IDs than most of those that have any; where no keys are the most
+ * common ones, all of them. */
+struct report_keys {
+    bool some;         /* some worker has keys */
+    const char *usual; /* the fingerprint of the most common ones; NULL: there are none */
+};
+struct report_keys report_keys(const struct cluster *cluster);
+bool report_keys_differ(const struct report_keys *keys, const struct node *node);
 
 /* The machine IDs that an instance holds, in order; returns how many. */
 size_t report_held_by(const struct cluster *cluster, const char *instance,

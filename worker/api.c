@@ -20,6 +20,7 @@
 #define METRICS "text/plain; version=0.0.4; charset=utf-8"
 
 #define DECODE_PREFIX "/v1/decode/"
+#define ENCODE_PREFIX "/v1/encode/"
 
 enum method { METHOD_GET = 1, METHOD_HEAD = 2, METHOD_POST = 4 };
 
@@ -124,12 +125,13 @@ static void on_ids(struct park_call *park_call, enum service_outcome outcome,
     size_t len;
 
     if (outcome == SERVICE_DONE) {
+        park_call->ids.codec = call->api->codec;
         body = call->text ? render_ids_text(&park_call->ids, &len)
                           : render_ids_json(&park_call->ids, call->claim, &len);
         reply(call->exchange, 200, call->text ? TEXT : JSON, body, len);
     } else {
         why = *err;
-        if (park_call->ids.kind == ID_SNOWFLAKE)
+        if (id_kind_is_snowflake(park_call->ids.kind))
             facts_add_reason(call->api->board, &why);
         reply_error(call->exchange, &why, NULL);
     }
@@ -171,7 +173,8 @@ static void handle_ids(const struct request *request) {
     struct ids_args args;
     struct ids_call *call;
 
-    if (!read_ids_args(request->exchange, &args, &err)) {
+    if (!read_ids_args(request->exchange, &args, &err) ||
+        (args.kind == ID_PUBLIC && !public_args_check(request->api->codec, &err))) {
         reply_error(request->exchange, &err, NULL);
         return;
     }
@@ -186,38 +189,46 @@ static void handle_ids(const struct request *request) {
     park_take(request->api->park, wall_ms(request), &call->park);
 }
 
-/* ---- decode ---- */
+/* ---- decode, encode ---- */
 
-static void decode(const struct request *request, const struct id_value *id) {
+static void decode(const struct request *request, struct id_value *id) {
     const struct api *api = request->api;
-    struct worker_view view;
+    struct facts_decoded decoded;
     struct service_error err;
-    struct id_facts facts;
-    uint64_t epoch_ms = 0;
-    const char *holder = NULL;
     char *body;
     size_t len;
 
-    view_read(api->board, &view);
-    if (id->kind == ID_READ_SNOWFLAKE && !facts_epoch(api->service, &view, &epoch_ms, &err)) {
+    if (!facts_decode(api->board, api->service, api->codec, id, wall_ms(request), &decoded, &err)) {
         reply_error(request->exchange, &err, NULL);
         return;
     }
-    id_decode(id, epoch_ms, wall_ms(request), &facts);
-    if (id->kind == ID_READ_SNOWFLAKE)
-        holder = facts_holder(&view, facts.machine_id);
-    body = render_decoded(&facts, holder, &len);
+    body = render_decoded(&decoded.facts, decoded.holder, &len);
+    reply(request->exchange, 200, JSON, body, len);
+}
+
+static void encode(const struct request *request, struct id_value *id) {
+    struct service_error err;
+    struct id_facts facts;
+    char *body;
+    size_t len;
+
+    if (!facts_encode(request->api->codec, id, &facts, &err)) {
+        reply_error(request->exchange, &err, NULL);
+        return;
+    }
+    body = render_decoded(&facts, NULL, &len);
     reply(request->exchange, 200, JSON, body, len);
 }
 
 /* Arguments of the query, until one is refused. */
-struct decode_query {
+struct id_query {
+    bool (*read_kind)(const char *value, size_t len, enum id_read *kind, struct service_error *err);
     enum id_read kind;
     struct service_error err; /* code is NULL: all is well */
 };
 
-static void set_decode_arg(void *arg, const char *name, struct http_text value) {
-    struct decode_query *query = arg;
+static void set_id_arg(void *arg, const char *name, struct http_text value) {
+    struct id_query *query = arg;
     char quoted[QUOTE_SIZE];
 
     if (query->err.code)
@@ -228,19 +239,31 @@ static void set_decode_arg(void *arg, const char *name, struct http_text value) 
     else if (value.twice)
         args_refuse(&query->err, "kind", "kind is given twice");
     else
-        decode_args_kind(value.text, value.len, &query->kind, &query->err);
+        query->read_kind(value.text, value.len, &query->kind, &query->err);
+}
+
+/* The ID is what follows the prefix of the path. */
+static void handle_id_path(const struct request *request, struct id_query query, const char *prefix,
+                           void (*answer)(const struct request *request, struct id_value *id)) {
+    const char *text = http_path(request->exchange) + strlen(prefix);
+    struct id_value id;
+
+    http_query_visit(request->exchange, set_id_arg, &query);
+    if (!query.err.code && decode_args_id(text, strlen(text), query.kind, &id, &query.err))
+        answer(request, &id);
+    else
+        reply_error(request->exchange, &query.err, NULL);
 }
 
 static void handle_decode_path(const struct request *request) {
-    const char *text = http_path(request->exchange) + strlen(DECODE_PREFIX);
-    struct decode_query query = {.kind = ID_READ_ANY};
-    struct id_value id;
+    handle_id_path(request, (struct id_query){.read_kind = decode_args_kind, .kind = ID_READ_ANY},
+                   DECODE_PREFIX, decode);
+}
 
-    http_query_visit(request->exchange, set_decode_arg, &query);
-    if (!query.err.code && decode_args_id(text, strlen(text), query.kind, &id, &query.err))
-        decode(request, &id);
-    else
-        reply_error(request->exchange, &query.err, NULL);
+static void handle_encode_path(const struct request *request) {
+    handle_id_path(request,
+                   (struct id_query){.read_kind = encode_args_kind, .kind = ID_READ_SNOWFLAKE},
+                   ENCODE_PREFIX, encode);
 }
 
 static void handle_decode_body(const struct request *request) {
@@ -251,6 +274,18 @@ static void handle_decode_body(const struct request *request) {
 
     if (decode_args_body(body, len, &id, &err))
         decode(request, &id);
+    else
+        reply_error(request->exchange, &err, NULL);
+}
+
+static void handle_encode_body(const struct request *request) {
+    struct service_error err;
+    size_t len;
+    const char *body = http_body(request->exchange, &len);
+    struct id_value id;
+
+    if (encode_args_body(body, len, &id, &err))
+        encode(request, &id);
     else
         reply_error(request->exchange, &err, NULL);
 }
@@ -367,6 +402,8 @@ static const struct route routes[] = {
     {"/v1/ids", false, false, METHOD_GET | METHOD_POST, "GET, POST", true, handle_ids},
     {DECODE_PREFIX, true, false, READ_ONLY, true, handle_decode_path},
     {"/v1/decode", false, false, METHOD_POST, "POST", false, handle_decode_body},
+    {ENCODE_PREFIX, true, false, READ_ONLY, true, handle_encode_path},
+    {"/v1/encode", false, false, METHOD_POST, "POST", false, handle_encode_body},
     {"/v1/clock", false, false, READ_ONLY, false, handle_clock},
     {"/v1/openapi.json", false, false, READ_ONLY, false, handle_openapi},
     {"/v1/status", false, false, READ_ONLY, false, handle_status},

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/http_server.h"
 #include "common/id128_source.h"
+#include "common/public_id.h"
 #include "common/tokens.h"
 #include "worker/clock_board.h"
 #include "worker/park.h"
@@ -26,6 +27,7 @@ struct api {
     struct view_board *board;
     struct loop_gauges *all_gauges; /* of all loops of the worker */
     size_t n_loops;
+    struct public_codec *codec;  /* NULL: no public IDs */
     const struct tokens *tokens; /* what all but /livez and /readyz need; NULL: nothing */
     uint64_t unauthenticated_total;
     bool draining; /* /readyz says no, everything else goes on */

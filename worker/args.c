@@ -115,9 +115,9 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
 bool ids_args_check(const struct ids_args *args, struct service_error *err) {
     const char *field = args->claim ? "claim" : args->commit_wait ? "commit_wait" : NULL;
 
-    if (args->kind != ID_SNOWFLAKE && field)
-        return args_refuse(err, field, "%s goes with kind snowflake only, got kind %s", field,
-                           id_kind_name(args->kind));
+    if (!id_kind_is_snowflake(args->kind) && field)
+        return args_refuse(err, field, "%s goes with kinds snowflake and public only, got kind %s",
+                           field, id_kind_name(args->kind));
     field = args->has_name ? "name" : args->has_shard ? "shard" : NULL;
     if (args->kind != ID_SEQUENCE && field)
         return args_refuse(err, field, "%s goes with kind sequence only, got kind %s", field,
@@ -257,9 +257,30 @@ bool decode_args_id(const char *text, size_t len, enum id_read kind, struct id_v
     return true;
 }
 
-static bool decode_fields(json_t *object, struct id_value *id, struct service_error *err) {
+bool encode_args_kind(const char *value, size_t len, enum id_read *kind,
+                      struct service_error *err) {
+    char quoted[QUOTE_SIZE];
+
+    if (id_read_find(value, len, kind) && (*kind == ID_READ_SNOWFLAKE || *kind == ID_READ_SEQUENCE))
+        return true;
+    return args_refuse(err, "kind", "kind must be snowflake or sequence, got %s",
+                       quote(value, len, quoted));
+}
+
+bool public_args_check(const struct public_codec *codec, struct service_error *err) {
+    if (codec)
+        return true;
+    args_refuse(err, NULL, "public IDs need a worker with --public-key-file");
+    err->code = "FAILED_PRECONDITION";
+    return false;
+}
+
+typedef bool kind_fn(const char *value, size_t len, enum id_read *kind, struct service_error *err);
+
+/* kind: without the field */
+static bool id_fields(json_t *object, kind_fn *read_kind, enum id_read kind, struct id_value *id,
+                      struct service_error *err) {
     json_t *value, *kind_value = json_object_get(object, "kind");
-    enum id_read kind = ID_READ_ANY;
     const char *name, *spelt;
     char text[24];
     size_t len;
@@ -270,7 +291,7 @@ static bool decode_fields(json_t *object, struct id_value *id, struct service_er
     }
     if (kind_value) {
         spelt = spell(kind_value, text, &len);
-        if (!decode_args_kind(spelt, len, &kind, err))
+        if (!read_kind(spelt, len, &kind, err))
             return false;
     }
     value = json_object_get(object, "id");
@@ -282,13 +303,23 @@ static bool decode_fields(json_t *object, struct id_value *id, struct service_er
     return decode_args_id(spelt, len, kind, id, err);
 }
 
-bool decode_args_body(const char *body, size_t len, struct id_value *id,
-                      struct service_error *err) {
+static bool id_body(const char *body, size_t len, kind_fn *read_kind, enum id_read kind,
+                    struct id_value *id, struct service_error *err) {
     json_t *object = read_object(body, len, err);
-    bool ok = object && decode_fields(object, id, err);
+    bool ok = object && id_fields(object, read_kind, kind, id, err);
 
     json_decref(object);
     return ok;
+}
+
+bool decode_args_body(const char *body, size_t len, struct id_value *id,
+                      struct service_error *err) {
+    return id_body(body, len, decode_args_kind, ID_READ_ANY, id, err);
+}
+
+bool encode_args_body(const char *body, size_t len, struct id_value *id,
+                      struct service_error *err) {
+    return id_body(body, len, encode_args_kind, ID_READ_SNOWFLAKE, id, err);
 }
 
 /* ---- Accept ---- */

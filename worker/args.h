@@ -30,7 +30,7 @@ bool ids_args_set(struct ids_args *args, const char *name, const char *value, si
 /* {"kind":"snowflake","count":2,"claim":true}: count as a number or as a string.  An empty body
  * sets nothing. */
 bool ids_args_body(struct ids_args *args, const char *body, size_t len, struct service_error *err);
-/* Do all that were set go together?  Claims and commit_wait are of Snowflakes only, name and shard of
+/* Do all that were set go together?  Claims and commit_wait are of Snowflakes only, public ones among them; name and shard of
  * sequences, which need a name. */
 bool ids_args_check(const struct ids_args *args, struct service_error *err);
 /* What the service is asked for. */
@@ -42,6 +42,13 @@ bool decode_args_kind(const char *value, size_t len, enum id_read *kind, struct 
 bool decode_args_id(const char *text, size_t len, enum id_read kind, struct id_value *id,
                     struct service_error *err);
 bool decode_args_body(const char *body, size_t len, struct id_value *id, struct service_error *err);
+
+/* An ID to be given its public form, in the same ways; kind is snowflake, the default, or sequence. */
+bool encode_args_kind(const char *value, size_t len, enum id_read *kind, struct service_error *err);
+bool encode_args_body(const char *body, size_t len, struct id_value *id, struct service_error *err);
+
+/* Public IDs need keys: codec is NULL without. */
+bool public_args_check(const struct public_codec *codec, struct service_error *err);
 
 /* Does an Accept header prefer text/plain to application/json?  NULL: there was none. */
 bool accept_prefers_text(const char *accept);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "worker/args.h"
+
 void facts_add_reason(struct view_board *board, struct service_error *err) {
     struct worker_view view;
     size_t len = strlen(err->message);
@@ -51,7 +53,7 @@ bool facts_epoch(const struct service *service, const struct worker_view *view, 
     return true;
 }
 
-const char *facts_holder(const struct worker_view *view, uint16_t machine_id) {
+static const char *holder_of(const struct worker_view *view, uint16_t machine_id) {
     for (size_t i = 0; i < view->n_machines; i++) {
         const struct hold_view *hold = &view->machines[i].hold;
 
@@ -59,4 +61,33 @@ const char *facts_holder(const struct worker_view *view, uint16_t machine_id) {
             return view->identity;
     }
     return NULL;
+}
+
+bool facts_decode(struct view_board *board, const struct service *service,
+                  struct public_codec *codec, struct id_value *id, uint64_t now_ms,
+                  struct facts_decoded *decoded, struct service_error *err) {
+    uint64_t epoch_ms = 0;
+    struct error why;
+
+    if (id->kind == ID_READ_PUBLIC && !public_args_check(codec, err))
+        return false;
+    if (id_open(codec, id, &why) != STATUS_OK)
+        return args_refuse(err, "id", "id %s", why.message);
+    view_read(board, &decoded->view);
+    if (id_is_snowflake(id) && !facts_epoch(service, &decoded->view, &epoch_ms, err))
+        return false;
+    id_decode(id, epoch_ms, now_ms, &decoded->facts);
+    decoded->holder = decoded->facts.is_snowflake
+                          ? holder_of(&decoded->view, decoded->facts.machine_id)
+                          : NULL;
+    return true;
+}
+
+bool facts_encode(struct public_codec *codec, const struct id_value *id, struct id_facts *facts,
+                  struct service_error *err) {
+    if (!public_args_check(codec, err))
+        return false;
+    id_encoded(codec, id->kind == ID_READ_SEQUENCE ? PUBLIC_OF_SEQUENCE : PUBLIC_OF_SNOWFLAKE,
+               id->number, facts);
+    return true;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/id_decode.h"
 #include "worker/service.h"
 #include "worker/view.h"
 
@@ -20,7 +21,19 @@ bool facts_ready(struct view_board *board, const struct service *service, bool d
 /* The epoch that IDs count from; false, and err says so, when it is not known yet. */
 bool facts_epoch(const struct service *service, const struct worker_view *view, uint64_t *epoch_ms,
                  struct service_error *err);
-/* Who holds a machine ID: this worker's own are the ones it knows; NULL for others. */
-const char *facts_holder(const struct worker_view *view, uint16_t machine_id);
+
+struct facts_decoded {
+    struct id_facts facts;
+    const char *
+        holder; /* of a Snowflake's machine ID: this worker's own are the ones it knows; else NULL */
+    struct worker_view view; /* where holder is */
+};
+/* What an ID says.  codec: NULL where there are no keys. */
+bool facts_decode(struct view_board *board, const struct service *service,
+                  struct public_codec *codec, struct id_value *id, uint64_t now_ms,
+                  struct facts_decoded *decoded, struct service_error *err);
+/* The public form of a Snowflake or a value of a sequence, as id_encoded() has it. */
+bool facts_encode(struct public_codec *codec, const struct id_value *id, struct id_facts *facts,
+                  struct service_error *err);
 
 #endif

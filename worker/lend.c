@@ -69,6 +69,7 @@ static bool pass_on(struct lend *lend, struct loan *loan, uint64_t now_ms) {
         return false;
     loan->asked++;
     lent = allocate(1, sizeof *lent);
+    lent->call.ids.kind = loan->call->ids.kind;
     lent->call.ids.want = loan->call->ids.want;
     lent->call.commit_wait = loan->call->commit_wait;
     lent->call.stand_in = true; /* or loops that all lost theirs would pass it round */

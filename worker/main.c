@@ -32,7 +32,7 @@ struct values {
     uint64_t confirm_interval_ms, clock_drift_ppm, max_clock_error_ms, max_commit_wait_ms;
     uint64_t rotate_above_ms, rotate_interval_ms, chrony_port;
     uint64_t drain_timeout_ms, max_connections;
-    char *client_token_file;
+    char *client_token_file, *public_key_file;
     int clock_strategy;
     int sequence_start;
 #ifdef SNOWFLEET_TEST_CLOCK
@@ -354,6 +354,14 @@ static const struct option worker_options[] = {
              "line, 16 to 256 printable characters each; blank lines and those that begin with # "
              "are left out.  Read again when it changes.  Coordinators and snowfleetctl need "
              "--worker-token-file then."},
+    {.name = "public-key-file",
+     .type = OPTION_STRING,
+     .offset = FIELD(public_key_file),
+     .argument = "FILE",
+     .help = "The keys of public IDs, one a line as VERSION:KEY, the version 1..31 and the key 32 "
+             "hexadecimal digits (openssl rand -hex 16); blank lines and those that begin with # "
+             "are left out.  The first one encodes, all of them decode.  The same on every worker; "
+             "mode 0640 or stricter.  Read again when it changes.  Without it: no public IDs."},
 #ifdef SNOWFLEET_TEST_CLOCK
     {.name = "clock-file",
      .type = OPTION_STRING,
@@ -491,7 +499,8 @@ static enum status make_config(struct values *values, struct worker_config *conf
         .drain_timeout_ms = values->drain_timeout_ms,
         .start = (enum snowflake_start)values->sequence_start,
         .max_connections = (unsigned)values->max_connections,
-        .client_token_file = values->client_token_file};
+        .client_token_file = values->client_token_file,
+        .public_key_file = values->public_key_file};
 #ifdef SNOWFLEET_TEST_CLOCK
     if (values->clock_file && clock_test_page(values->clock_file, &config->clock, err) != STATUS_OK)
         return error_context(err, "--clock-file");

@@ -212,7 +212,7 @@ static void finish(struct park *park, struct park_call *call, const struct effec
 /* There is nothing to issue from here: perhaps another loop has something. */
 static void fail(struct park *park, uint64_t now_ms, struct park_call *call,
                  const struct service_error *err) {
-    if (call->ids.kind == ID_SNOWFLAKE && !call->stand_in && park->other.take &&
+    if (id_kind_is_snowflake(call->ids.kind) && !call->stand_in && park->other.take &&
         park->other.take(park->other.arg, call, now_ms))
         return;
     call->done(call, SERVICE_FAILED, err);
@@ -294,7 +294,7 @@ void park_serve_sequences(struct park *park, uint64_t now_ms) {
 
 void park_take(struct park *park, uint64_t now_ms, struct park_call *call) {
     struct effective_now now = park_look(park);
-    bool wide = call->ids.kind != ID_SNOWFLAKE;
+    bool wide = id_kind_wide(call->ids.kind);
     struct queue *queue = wide ? &park->wide_ones : &park->waiting_ones;
     uint64_t *wait_until_ms = wide ? &park->wide_until_ms : &park->wait_until_ms;
     struct service_error err = {0};

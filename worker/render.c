@@ -52,8 +52,21 @@ static char *put_steps(char *at, const struct service_ids *ids, const char *betw
     return at;
 }
 
+/* Public IDs: nothing follows from the one before. */
+static char *put_public(char *at, const struct service_ids *ids, const char *between) {
+    for (size_t i = 0; i < ids->n_runs; i++) {
+        for (uint32_t k = 0; k < ids->runs[i].count; k++) {
+            public_id_encode(ids->codec, PUBLIC_OF_SNOWFLAKE, ids->runs[i].first + k, at);
+            at = put(at + PUBLIC_ID_CHARS, between);
+        }
+    }
+    return at;
+}
+
 /* Writes all IDs with between after each and returns where that ends. */
 static char *put_ids(char *at, const struct service_ids *ids, const char *between) {
+    if (ids->kind == ID_PUBLIC)
+        return put_public(at, ids, between);
     if (!id_kind_wide(ids->kind))
         return ids->step > 1 ? put_steps(at, ids, between) : put_runs(at, ids, between);
     for (uint32_t i = 0; i < ids->have; i++)
@@ -63,7 +76,7 @@ static char *put_ids(char *at, const struct service_ids *ids, const char *betwee
 
 /* Room for all IDs with between after each, and for rest more. */
 static char *allocate_body(const struct service_ids *ids, size_t between_len, size_t rest) {
-    size_t id_len = id_kind_wide(ids->kind) ? ID_TEXT_MAX : DECIMAL_U64_MAX_CHARS;
+    size_t id_len = id_kind_is_text(ids->kind) ? ID_TEXT_MAX : DECIMAL_U64_MAX_CHARS;
     size_t size = ids->have * (id_len + between_len) + rest;
     char *body = malloc(size);
 

@@ -11,7 +11,8 @@
 #include "common/id_decode.h"
 #include "worker/service.h"
 
-/* {"kind":"snowflake","count":2,"ids":["1","2"]}, with "claim" when asked for (of Snowflakes). */
+/* {"kind":"snowflake","count":2,"ids":["1","2"]}, with "claim" when asked for (of Snowflakes).  Of public ones, here
+ * and below, ids->codec is set. */
 char *render_ids_json(const struct service_ids *ids, bool claim, size_t *len);
 /* One ID a line. */
 char *render_ids_text(const struct service_ids *ids, size_t *len);

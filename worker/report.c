@@ -117,6 +117,17 @@ static json_t *spell_sequence(const struct dispenser_view *view) {
     return object;
 }
 
+static json_t *spell_public_keys(const struct worker_view *view) {
+    json_t *object;
+
+    if (!view->public_key_fingerprint[0])
+        return json_null();
+    object = json_object();
+    fields_put(object, "fingerprint", json_string(view->public_key_fingerprint));
+    fields_put(object, "encodes", fields_from_number(view->public_key_version));
+    return object;
+}
+
 char *report_status(const struct report *report, size_t *len) {
     const struct worker_view *view = report->view;
     uint64_t wall_ms = now_ms(report);
@@ -144,6 +155,7 @@ char *report_status(const struct report *report, size_t *len) {
     fields_put(object, "window_ms", fields_from_number(view->window_ms));
     fields_put(object, "lease_ttl_s", fields_from_number(view->lease_ttl_s));
     fields_put(object, "clock", report_clock_facts(report));
+    fields_put(object, "public_keys", spell_public_keys(view));
     fields_put(object, "etcd", spell_etcd(view));
     return spell(object, len);
 }

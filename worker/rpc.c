@@ -53,6 +53,7 @@ static const struct grpc_method methods[] = {
     {.path = "/snowfleet.v1.IdService/NextBatch", .message = rpc_next_batch},
     {.path = "/snowfleet.v1.IdService/Stream", .message = rpc_stream},
     {.path = "/snowfleet.v1.IdService/Decode", .message = rpc_decode},
+    {.path = "/snowfleet.v1.IdService/Encode", .message = rpc_encode},
     {.path = "/snowfleet.v1.ClockService/Probe", .message = probe},
     {.path = "/grpc.health.v1.Health/Check", .open = true, .message = rpc_check},
     {.path = "/grpc.health.v1.Health/Watch",
@@ -109,6 +110,10 @@ struct grpc_server *rpc_server(struct rpc *rpc) {
 
 void rpc_set_tokens(struct rpc *rpc, const struct tokens *tokens) {
     rpc->config.tokens = tokens;
+}
+
+void rpc_set_codec(struct rpc *rpc, struct public_codec *codec) {
+    rpc->config.codec = codec;
 }
 
 void rpc_drain(struct rpc *rpc) {

@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/grpc_server.h"
+#include "common/public_id.h"
 #include "common/tokens.h"
 #include "worker/clock_board.h"
 #include "worker/park.h"
@@ -26,6 +27,7 @@ struct rpc_config {
     struct view_board *board;
     unsigned max_connections;
     uint64_t request_timeout_ms, max_age_ms;
+    struct public_codec *codec;  /* NULL: no public IDs, for good */
     const struct tokens *tokens; /* what clients need; NULL: nothing, for good */
 };
 enum status rpc_new(uv_loop_t *loop, const struct rpc_config *config, struct rpc **rpc,
@@ -35,6 +37,8 @@ struct grpc_server *rpc_server(struct rpc *rpc);
 
 /* Other tokens; only where there were some. */
 void rpc_set_tokens(struct rpc *rpc, const struct tokens *tokens);
+/* Other keys for public IDs; only where there were some. */
+void rpc_set_codec(struct rpc *rpc, struct public_codec *codec);
 /* Something may have changed that Health.Watch tells of. */
 void rpc_look(struct rpc *rpc);
 /* Not serving from now on; clients are asked to go elsewhere, and streams without end do end. */

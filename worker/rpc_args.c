@@ -46,13 +46,13 @@ static bool set_count(const char *name, uint32_t count, uint32_t *out, struct se
 
 static bool set_form(struct rpc_ids_args *args, Snowfleet__V1__Form form,
                      struct service_error *err) {
-    if (id_kind_wide(args->ids.kind) &&
+    if (id_kind_is_text(args->ids.kind) &&
         (form == SNOWFLEET__V1__FORM__FORM_IDS || form == SNOWFLEET__V1__FORM__FORM_RANGES))
         return args_refuse(err, "form", "form must be FORM_TEXT for kind %s, got %d",
                            id_kind_name(args->ids.kind), (int)form);
     switch (form) {
     case SNOWFLEET__V1__FORM__FORM_UNSPECIFIED:
-        args->form = id_kind_wide(args->ids.kind) ? RPC_TEXT : RPC_IDS;
+        args->form = id_kind_is_text(args->ids.kind) ? RPC_TEXT : RPC_IDS;
         return true;
     case SNOWFLEET__V1__FORM__FORM_IDS: args->form = RPC_IDS; return true;
     case SNOWFLEET__V1__FORM__FORM_RANGES: args->form = RPC_RANGES; return true;
@@ -127,12 +127,15 @@ bool rpc_stream_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args
 
 static bool read_number(int64_t number, enum id_read kind, struct id_value *id,
                         struct service_error *err) {
-    if (kind != ID_READ_ANY && kind != ID_READ_SNOWFLAKE)
-        return args_refuse(err, "kind", "kind must be snowflake with a number; others are text");
+    if (kind != ID_READ_ANY && kind != ID_READ_SNOWFLAKE && kind != ID_READ_SEQUENCE)
+        return args_refuse(err, "kind",
+                           "kind must be snowflake or sequence with a number; others are text");
     if (number < 0)
         return args_refuse(err, "number", "number must be 0..%" PRId64 ", got %" PRId64, INT64_MAX,
                            number);
-    *id = (struct id_value){.kind = ID_READ_SNOWFLAKE, .number = number};
+    *id = (struct id_value){.kind = kind == ID_READ_SEQUENCE ? kind : ID_READ_SNOWFLAKE,
+                            .ambiguous = kind == ID_READ_ANY,
+                            .number = number};
     return true;
 }
 
@@ -160,6 +163,27 @@ bool rpc_decode_args(const uint8_t *bytes, size_t len, struct id_value *id,
         return refuse_message(err, "DecodeRequest");
     ok = read_id(request, id, err);
     snowfleet__v1__decode_request__free_unpacked(request, NULL);
+    return ok;
+}
+
+static bool read_encode(const Snowfleet__V1__EncodeRequest *request, struct id_value *id,
+                        struct service_error *err) {
+    enum id_read kind = ID_READ_SNOWFLAKE;
+
+    return (!request->kind[0] ||
+            encode_args_kind(request->kind, strlen(request->kind), &kind, err)) &&
+           read_number(request->number, kind, id, err);
+}
+
+bool rpc_encode_args(const uint8_t *bytes, size_t len, struct id_value *id,
+                     struct service_error *err) {
+    Snowfleet__V1__EncodeRequest *request = snowfleet__v1__encode_request__unpack(NULL, len, bytes);
+    bool ok;
+
+    if (!request)
+        return refuse_message(err, "EncodeRequest");
+    ok = read_encode(request, id, err);
+    snowfleet__v1__encode_request__free_unpacked(request, NULL);
     return ok;
 }
 
@@ -197,7 +221,12 @@ uint8_t *rpc_next_message(const struct service_ids *ids, const struct rpc_ids_ar
         return rpc_pack(&response.base, len);
     }
     response.interval = put_interval(ids, &interval);
-    response.id = ids->runs[0].first;
+    if (ids->kind == ID_PUBLIC) {
+        public_id_encode(ids->codec, PUBLIC_OF_SNOWFLAKE, ids->runs[0].first, text);
+        response.text = text;
+    } else {
+        response.id = ids->runs[0].first;
+    }
     if (args->ids.claim)
         response.claim = (char *)(uintptr_t)ids->claim;
     return rpc_pack(&response.base, len);
@@ -281,13 +310,20 @@ uint8_t *rpc_batch_message(const struct service_ids *ids, const struct rpc_ids_a
     return pack_ids(&response, ids, len);
 }
 
-uint8_t *rpc_decode_message(const struct id_facts *facts, int64_t number, const char *holder,
-                            size_t *len) {
+uint8_t *rpc_decode_message(const struct id_facts *facts, const char *holder, size_t *len) {
     Snowfleet__V1__DecodeResponse response = SNOWFLEET__V1__DECODE_RESPONSE__INIT;
+    static const char *const fits[] = {"snowflake", "sequence"};
     char time[32];
 
     response.kind = (char *)(uintptr_t)facts->kind;
-    response.number = number;
+    response.number = facts->number;
+    if (facts->ambiguous) {
+        response.ambiguous = (char **)(uintptr_t)fits;
+        response.n_ambiguous = sizeof fits / sizeof *fits;
+    }
+    if (facts->of)
+        response.of = (char *)(uintptr_t)facts->of;
+    response.key_version = facts->key_version;
     response.text = (char *)(uintptr_t)facts->text;
     response.version = facts->version;
     if (facts->note)
@@ -302,5 +338,13 @@ uint8_t *rpc_decode_message(const struct id_facts *facts, int64_t number, const 
     response.future = facts->future;
     if (holder)
         response.holder = (char *)(uintptr_t)holder;
+    return rpc_pack(&response.base, len);
+}
+
+uint8_t *rpc_encode_message(const struct id_facts *facts, size_t *len) {
+    Snowfleet__V1__EncodeResponse response = SNOWFLEET__V1__ENCODE_RESPONSE__INIT;
+
+    response.text = (char *)(uintptr_t)facts->text;
+    response.key_version = facts->key_version;
     return rpc_pack(&response.base, len);
 }

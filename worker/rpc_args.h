@@ -30,6 +30,8 @@ bool rpc_stream_args(const uint8_t *bytes, size_t len, struct rpc_ids_args *args
                      struct service_error *err);
 bool rpc_decode_args(const uint8_t *bytes, size_t len, struct id_value *id,
                      struct service_error *err);
+bool rpc_encode_args(const uint8_t *bytes, size_t len, struct id_value *id,
+                     struct service_error *err);
 
 /* Any message, framed. */
 uint8_t *rpc_pack(const ProtobufCMessage *message, size_t *len);
@@ -39,8 +41,8 @@ uint8_t *rpc_next_message(const struct service_ids *ids, const struct rpc_ids_ar
                           size_t *len);
 uint8_t *rpc_batch_message(const struct service_ids *ids, const struct rpc_ids_args *args,
                            size_t *len);
-/* DecodeResponse; number: of a Snowflake, else 0; holder: NULL when not known. */
-uint8_t *rpc_decode_message(const struct id_facts *facts, int64_t number, const char *holder,
-                            size_t *len);
+/* DecodeResponse; holder: NULL when not known.  EncodeResponse. */
+uint8_t *rpc_decode_message(const struct id_facts *facts, const char *holder, size_t *len);
+uint8_t *rpc_encode_message(const struct id_facts *facts, size_t *len);
 
 #endif

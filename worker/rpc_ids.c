@@ -26,7 +26,7 @@ static void refuse(struct rpc *rpc, struct grpc_call *call, enum id_kind kind,
                    const struct service_error *err) {
     struct service_error why = *err;
 
-    if (kind == ID_SNOWFLAKE)
+    if (id_kind_is_snowflake(kind))
         facts_add_reason(rpc->config.board, &why);
     rpc_refuse(call, &why);
 }
@@ -36,8 +36,11 @@ static void on_ids(struct park_call *park, enum service_outcome outcome,
     struct ids_call *ids = (struct ids_call *)park;
 
     if (outcome == SERVICE_DONE) {
+        uint8_t *framed;
         size_t len;
-        uint8_t *framed = ids->message(&park->ids, &ids->args, &len);
+
+        park->ids.codec = ids->rpc->config.codec;
+        framed = ids->message(&park->ids, &ids->args, &len);
 
         grpc_send(ids->call, framed, len);
         grpc_finish(ids->call, GRPC_OK, NULL, GRPC_NO_RETRY);
@@ -71,12 +74,18 @@ static void take_ids(struct ids_call *ids) {
     park_take(ids->rpc->config.park, rpc_now_ms(ids->rpc), &ids->park);
 }
 
+/* Does this worker have what the kind needs? */
+static bool may_give(const struct rpc *rpc, const struct rpc_ids_args *args,
+                     struct service_error *err) {
+    return args->ids.kind != ID_PUBLIC || public_args_check(rpc->config.codec, err);
+}
+
 void rpc_next(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
     struct rpc_ids_args args;
     struct service_error err;
     struct ids_call *ids;
 
-    if (!rpc_next_args(bytes, len, &args, &err)) {
+    if (!rpc_next_args(bytes, len, &args, &err) || !may_give(arg, &args, &err)) {
         rpc_refuse(call, &err);
         return;
     }
@@ -91,7 +100,7 @@ void rpc_next_batch(void *arg, struct grpc_call *call, const uint8_t *bytes, siz
     struct service_error err;
     struct ids_call *ids;
 
-    if (!rpc_batch_args(bytes, len, &args, &err)) {
+    if (!rpc_batch_args(bytes, len, &args, &err) || !may_give(arg, &args, &err)) {
         rpc_refuse(call, &err);
         return;
     }
@@ -142,6 +151,7 @@ static void on_batch(struct park_call *park, enum service_outcome outcome,
         free_stream(stream);
         return;
     }
+    park->ids.codec = stream->rpc->config.codec;
     framed = rpc_batch_message(&park->ids, &stream->args, &len);
     stream->args.left -= stream->args.endless ? 0 : park->ids.have;
     service_ids_free(&park->ids);
@@ -193,7 +203,7 @@ void rpc_stream(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t 
     struct service_error err;
     struct rpc_stream *stream;
 
-    if (!rpc_stream_args(bytes, len, &args, &err)) {
+    if (!rpc_stream_args(bytes, len, &args, &err) || !may_give(rpc, &args, &err)) {
         rpc_refuse(call, &err);
         return;
     }
@@ -213,32 +223,44 @@ void rpc_stream(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t 
         take_batch(stream);
 }
 
-/* ---- Decode ---- */
+/* ---- Decode, Encode ---- */
+
+static void answer(struct grpc_call *call, uint8_t *framed, size_t len) {
+    grpc_send(call, framed, len);
+    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
+}
 
 void rpc_decode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
-    struct rpc *rpc = arg;
-    struct worker_view view;
+    const struct rpc_config *config = &((struct rpc *)arg)->config;
+    struct facts_decoded decoded;
     struct service_error err;
-    struct id_facts facts;
-    uint64_t epoch_ms = 0;
-    const char *holder = NULL;
+    struct id_value id;
     uint8_t *framed;
     size_t framed_len;
-    struct id_value id;
 
-    if (!rpc_decode_args(bytes, len, &id, &err)) {
+    if (!rpc_decode_args(bytes, len, &id, &err) ||
+        !facts_decode(config->board, config->service, config->codec, &id, rpc_now_ms(arg), &decoded,
+                      &err)) {
         rpc_refuse(call, &err);
         return;
     }
-    view_read(rpc->config.board, &view);
-    if (id.kind == ID_READ_SNOWFLAKE && !facts_epoch(rpc->config.service, &view, &epoch_ms, &err)) {
+    framed = rpc_decode_message(&decoded.facts, decoded.holder, &framed_len);
+    answer(call, framed, framed_len);
+}
+
+void rpc_encode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
+    const struct rpc_config *config = &((struct rpc *)arg)->config;
+    struct service_error err;
+    struct id_facts facts;
+    struct id_value id;
+    uint8_t *framed;
+    size_t framed_len;
+
+    if (!rpc_encode_args(bytes, len, &id, &err) ||
+        !facts_encode(config->codec, &id, &facts, &err)) {
         rpc_refuse(call, &err);
         return;
     }
-    id_decode(&id, epoch_ms, rpc_now_ms(rpc), &facts);
-    if (id.kind == ID_READ_SNOWFLAKE)
-        holder = facts_holder(&view, facts.machine_id);
-    framed = rpc_decode_message(&facts, id.number, holder, &framed_len);
-    grpc_send(call, framed, framed_len);
-    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
+    framed = rpc_encode_message(&facts, &framed_len);
+    answer(call, framed, framed_len);
 }

@@ -29,6 +29,7 @@ void rpc_next(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t le
 void rpc_next_batch(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);
 void rpc_stream(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);
 void rpc_decode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);
+void rpc_encode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);
 void rpc_check(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);
 void rpc_watch(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);
 void rpc_reflect(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len);

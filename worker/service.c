@@ -252,7 +252,7 @@ enum service_outcome service_take(struct service *service, uint64_t now_ms, stru
     assert(ids->want <= SERVICE_COUNT_MAX && ids->have < ids->want);
     if (ids->kind == ID_SEQUENCE)
         return take_values(service, ids, err);
-    if (ids->kind != ID_SNOWFLAKE)
+    if (id_kind_wide(ids->kind))
         return take_wide(service, now_ms, ids, wait_until_ms, err);
     if (!service->serving)
         return no_generation(err);

@@ -11,6 +11,7 @@
 
 #include "common/hold.h"
 #include "common/id_kind.h"
+#include "common/public_id.h"
 #include "common/sequence.h"
 #include "common/snowflake.h"
 #include "common/status.h"
@@ -81,6 +82,7 @@ uint64_t service_close(struct service *service);
 /* A request for IDs under way: it may have to wait for the next millisecond. */
 struct service_ids {
     enum id_kind kind;
+    struct public_codec *codec; /* of ID_PUBLIC: for whoever renders it, set just before */
     uint32_t want, have;        /* want is 1..SERVICE_COUNT_MAX */
     struct id128 *wide;         /* of the 128-bit kinds: have of them, allocated */
     struct snowflake_run *runs; /* of 64 bits: allocated; in the order of issue */

@@ -50,7 +50,8 @@ struct serving {
     struct park *park;
     struct lend *lend; /* NULL: there is no other loop */
     struct api api;
-    struct tokens *tokens; /* NULL: clients need none */
+    struct tokens *tokens;      /* NULL: clients need none */
+    struct public_codec *codec; /* NULL: no public IDs */
     struct http_server *http;
     struct rpc *rpc;    /* NULL: no gRPC */
     uint64_t end_by_ms; /* by the loop's clock */
@@ -183,6 +184,14 @@ static void set_tokens(struct serving *serving, struct tokens *tokens) {
         rpc_set_tokens(serving->rpc, tokens);
 }
 
+static void set_codec(struct serving *serving, struct public_codec *codec) {
+    public_codec_free(serving->codec);
+    serving->codec = codec;
+    serving->api.codec = codec;
+    if (serving->rpc)
+        rpc_set_codec(serving->rpc, codec);
+}
+
 static void set_tls(struct serving *serving, struct grpc_tls *tls) {
     if (serving->rpc)
         grpc_server_set_tls(rpc_server(serving->rpc), tls);
@@ -209,6 +218,7 @@ static void carry_out(struct serving *serving, const struct serving_order *order
     case SERVING_CLOSE:
         serving->config.closed(serving->config.arg, service_close(&serving->service));
         break;
+    case SERVING_CODEC: set_codec(serving, order->codec); break;
     case SERVING_TLS: set_tls(serving, order->grpc_tls); break;
     case SERVING_DRAIN: drain(serving); break;
     }
@@ -290,6 +300,7 @@ static enum status start_rpc(struct serving *serving, struct error *err) {
         .request_timeout_ms = config->request_timeout_ms ? config->request_timeout_ms
                                                          : REQUEST_TIMEOUT_MS,
         .max_age_ms = config->max_connection_age_ms,
+        .codec = config->codec,
         .tokens = serving->tokens,
     };
     struct grpc_server *server;
@@ -373,6 +384,7 @@ static enum status start_parts(struct serving *serving, struct error *err) {
         .board = config->board,
         .all_gauges = config->all_gauges,
         .n_loops = config->n_loops,
+        .codec = config->codec,
     };
     if (config->tokens) {
         set_tokens(serving, allocate(1, sizeof *serving->tokens));
@@ -419,6 +431,7 @@ void serving_free(struct serving *serving) {
 
         serving->first = letter->next;
         free(letter->order.tokens);
+        public_codec_free(letter->order.codec);
         grpc_tls_unref(letter->order.grpc_tls);
         if (letter->lent)
             lent_free(letter->lent);
@@ -426,6 +439,7 @@ void serving_free(struct serving *serving) {
     }
     lend_free(serving->lend);
     free(serving->tokens);
+    public_codec_free(serving->codec);
     free_unforked(serving, sizeof *serving);
 }
 
@@ -446,9 +460,11 @@ enum status serving_start(const struct serving_config *config, struct serving **
     if (start_parts(made, err) != STATUS_OK)
         goto failed;
     start_handles(made);
+    made->codec = config->codec;
     code = start_thread(made);
     if (code != 0) {
         error_set(err, STATUS_SYSTEM, "serving thread: %s", strerror(code));
+        made->codec = NULL; /* the caller's still */
         close_all(made);
         uv_run(&made->loop, UV_RUN_DEFAULT);
         goto failed;

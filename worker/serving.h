@@ -12,6 +12,7 @@
 #include "common/grpc_tls.h"
 #include "common/hold.h"
 #include "common/id128_source.h"
+#include "common/public_id.h"
 #include "common/snowflake.h"
 #include "common/status.h"
 #include "common/tokens.h"
@@ -37,6 +38,7 @@ struct serving_config {
     uint64_t max_commit_wait_ms; /* 0: nobody is let wait */
     enum snowflake_start start;
     const struct tokens *tokens;    /* those that clients need, copied; NULL: none is needed */
+    struct public_codec *codec;     /* for public IDs, handed over once it runs; NULL: none */
     struct view_board *board;       /* outlives the thread */
     struct loop_gauges *gauges;     /* of this loop; outlives the thread */
     struct loop_gauges *all_gauges; /* of all loops of the worker, for /livez */
@@ -57,6 +59,7 @@ enum serving_order_kind {
     SERVING_RAISE,
     SERVING_TOKENS,
     SERVING_TLS,
+    SERVING_CODEC,
     SERVING_DROP,
     SERVING_CLOCK, /* the effective clock was moved: look whether parked callers can be served */
     SERVING_SEQUENCES, /* callers that wait for values may ask again */
@@ -69,6 +72,7 @@ struct serving_order {
     char claim[HOLD_CLAIM_CHARS + 1]; /* RAISE */
     uint64_t limit_ms;                /* RAISE */
     struct tokens *tokens;            /* TOKENS: allocated, and handed over */
+    struct public_codec *codec;       /* CODEC: handed over */
     struct grpc_tls *grpc_tls;        /* TLS: with a count that is handed over */
 };
 /* Queues an order: from any thread; orders are carried out in the order in which they came. */

@@ -90,7 +90,9 @@ struct worker_view {
     struct meta meta; /* when has_meta: the last that was seen */
     uint64_t window_ms;
     uint64_t lease_ttl_s;
-    bool rollback; /* etcd's history went back */
+    char public_key_fingerprint[PUBLIC_FINGERPRINT_CHARS + 1]; /* "": no keys */
+    unsigned public_key_version;                               /* of the one that encodes */
+    bool rollback;                                             /* etcd's history went back */
     size_t n_machines;
     struct view_machine machines[RECORD_MACHINES_MAX];
     /* The link to etcd. */

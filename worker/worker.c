@@ -229,6 +229,7 @@ static void on_tick(uv_timer_t *timer) {
         supervisor_alive(now.boot_ms);
     worker_tick_clock(worker);
     worker_look_at_tokens(worker, now);
+    worker_look_at_public_keys(worker, now);
     worker_look_at_tls(worker, now);
     if (worker->etcd_http && !worker->polling && now.boot_ms - worker->polled_boot_ms >= period_ms)
         worker_poll_etcd(worker, now);
@@ -405,8 +406,12 @@ static enum status start_slot(struct worker *worker, int http_fd, struct error *
                                      .arg = slot};
     slot->worker = worker;
     slot->index = worker->n_slots;
-    if (serving_start(&serving, &slot->serving, err) != STATUS_OK)
+    if (worker_public_codec(worker, &serving.codec, err) != STATUS_OK)
         return err->status;
+    if (serving_start(&serving, &slot->serving, err) != STATUS_OK) {
+        public_codec_free(serving.codec);
+        return err->status;
+    }
     if (config->standalone)
         slot->keeper = start_keeper(slot);
     else
@@ -478,6 +483,9 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     status = worker_open_tokens(worker, err);
     if (status != STATUS_OK)
         goto out;
+    status = worker_open_public_keys(worker, err);
+    if (status != STATUS_OK)
+        goto out;
     status = http_listen(config->http_listen, &http_fd, bound, sizeof bound, err);
     if (status != STATUS_OK)
         goto out;
@@ -523,6 +531,7 @@ out:
     evidence_free(worker->evidence);
     state_file_close(worker->state_file);
     token_file_close(worker->tokens);
+    public_key_file_close(worker->public_keys);
     pthread_mutex_destroy(&worker->closed_mutex);
     view_board_done(&worker->board);
     id128_source_free(worker->source);

@@ -45,6 +45,7 @@ struct worker_config {
     const char *tls_cert_file, *tls_key_file; /* of gRPC over TCP; NULL: no TLS */
     const char *tls_client_ca_file;           /* NULL: clients need no certificate */
     const char *client_token_file;            /* NULL: clients need no token */
+    const char *public_key_file;              /* NULL: no public IDs */
 };
 
 /* Runs until SIGTERM or SIGINT, or until the coordinator orders it to drain; then drains, releases

@@ -5,6 +5,7 @@
  *   worker_etcd.c    what etcd tells: the watch, and polls beside it
  *   worker_history.c whether etcd's history went back
  *   worker_grpc.c    gRPC: listeners, TLS and its changes
+ *   worker_public.c  the file of keys for public IDs: its opening, and its changes
  *   worker_rotate.c  another machine ID after a large step back
  *   worker_slots.c   finding slots for the holders: the talk with the leader, or choosing alone
  *   worker_state.c   the state file: its opening, and what is noted in it
@@ -20,6 +21,7 @@
 #include "common/history.h"
 #include "common/keys.h"
 #include "common/log.h"
+#include "common/public_key_file.h"
 #include "common/records.h"
 #include "common/registry.h"
 #include "common/state_file.h"
@@ -116,7 +118,8 @@ struct worker {
     struct state_record state;     /* as it was at the start */
     struct evidence *evidence;     /* with etcd */
 
-    struct token_file *tokens; /* NULL: clients need none */
+    struct token_file *tokens;           /* NULL: clients need none */
+    struct public_key_file *public_keys; /* NULL: no public IDs */
 
     /* gRPC; -1 and NULL without. */
     int grpc_fd, unix_fd;
@@ -220,6 +223,18 @@ void worker_tell_grpc(const struct worker *worker);
 /* Tells the serving loops when the files of TLS have changed. */
 void worker_look_at_tls(struct worker *worker, struct instant now);
 void worker_close_grpc(struct worker *worker);
+
+/* ---- worker_public.c ---- */
+/* Opens the file that the options name, if any. */
+enum status worker_open_public_keys(struct worker *worker, struct error *err);
+/* Makes what one serving loop needs of it; NULL where there is no file. */
+enum status worker_public_codec(const struct worker *worker, struct public_codec **codec,
+                                struct error *err);
+/* Tells the serving loops of new ones. */
+void worker_look_at_public_keys(struct worker *worker, struct instant now);
+/* Which keys these are: a fingerprint, and the version that encodes; "" and 0 without a file. */
+unsigned worker_public_fingerprint(const struct worker *worker,
+                                   char fingerprint[static PUBLIC_FINGERPRINT_CHARS + 1]);
 
 /* ---- worker_rotate.c ---- */
 /* Is the clock behind what some machine ID has issued? */

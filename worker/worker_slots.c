@@ -56,6 +56,7 @@ char *worker_node_text(const struct worker *worker) {
     /* In steps of 100 ms: the bound grows all the time, the record need not. */
     node.max_error_ns = (uint64_t)claim->max_error_ns / 100000000 * 100000000;
     node.clock_unconfirmed = worker_clock_wants_confirmation(worker);
+    node.public_key_version = worker_public_fingerprint(worker, node.public_key_fingerprint);
     text = node_format(&node);
     if (!text)
         abort();

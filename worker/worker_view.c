@@ -106,6 +106,7 @@ void worker_publish(struct worker *worker) {
     memcpy(view.instance, worker->self.instance, sizeof view.instance);
     memcpy(view.identity, worker->self.identity, sizeof view.identity);
     look_at_clock(worker, &view.clock);
+    view.public_key_version = worker_public_fingerprint(worker, view.public_key_fingerprint);
     if (config->standalone)
         view.standalone_epoch_ms = worker->state.epoch_ms;
     else

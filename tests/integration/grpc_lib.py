@@ -57,7 +57,8 @@ def IdService(made_channel):
                    Next=(UNARY, ids.NextRequest, ids.NextResponse),
                    NextBatch=(UNARY, ids.NextBatchRequest, ids.NextBatchResponse),
                    Stream=(STREAM, ids.StreamRequest, ids.NextBatchResponse),
-                   Decode=(UNARY, ids.DecodeRequest, ids.DecodeResponse))
+                   Decode=(UNARY, ids.DecodeRequest, ids.DecodeResponse),
+                   Encode=(UNARY, ids.EncodeRequest, ids.EncodeResponse))
 
 
 def ClockService(made_channel):

@@ -630,6 +630,13 @@ class Fleet:
         self.processes.append(daemon)
         return daemon
 
+    def public_key_file(self, text="1:000102030405060708090a0b0c0d0e0f\n", name="public-keys"):
+        """A file of keys for public IDs, with the mode that it must have."""
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(text)
+        return path
+
     def worker(self, *args, env=None, name=None):
         """Starts one on a port of its own; its identity is its name unless args say otherwise."""
         name = name or self._name("worker")

@@ -143,24 +143,24 @@ static const struct {
     {"POST", "/v1/ids?count=1", "{\"count\":1}", "count", "count is given twice"},
     {"POST", "/v1/ids", "{\"count\":-1}", "count", "count must be 1..10000, got -1"},
     {"GET", "/v1/ids?kind=guid", "", "kind",
-     "kind must be snowflake, uuidv4, uuidv7, ulid or sequence, got guid"},
+     "kind must be snowflake, uuidv4, uuidv7, ulid, sequence or public, got guid"},
     {"GET", "/v1/ids?Count=5", "", "",
      "unknown argument Count; there are kind, count, claim, commit_wait, name and shard"},
     {"GET", "/v1/ids?x%22%0A=5", "", "",
      "unknown argument \\\"x\\\\x22\\\\x0a\\\"; there are kind, count, claim, commit_wait, name and shard"},
     {"GET", "/v1/ids", "{}", "body", "a GET takes no body"},
     {"GET", "/v1/decode/-1", "", "id",
-     "id must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got -1"},
+     "id must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got -1"},
     {"GET", "/v1/decode/+5", "", "id",
-     "id must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got +5"},
+     "id must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got +5"},
     {"GET", "/v1/decode/05", "", "id",
-     "id must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got 05"},
+     "id must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got 05"},
     {"GET", "/v1/decode/", "", "id",
-     "id must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got \\\"\\\""},
+     "id must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got \\\"\\\""},
     {"GET", "/v1/decode/5%20", "", "id",
-     "id must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got \\\"5 \\\""},
+     "id must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got \\\"5 \\\""},
     {"GET", "/v1/decode/9223372036854775808", "", "id",
-     "id must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got 9223372036854775808"},
+     "id must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got 9223372036854775808"},
     {"GET", "/v1/decode/5?count=1", "", "", "unknown argument count; there is kind"},
     {"POST", "/v1/decode", "", "body", NULL},
     {"POST", "/v1/decode", "{\"id\":9223372036854775808}", "id",
@@ -266,6 +266,7 @@ static void an_id_is_taken_apart(void) {
     static const char sevens[] =
         "{\"kind\":\"snowflake\",\"id\":\"187354526515220487\",\"time\":\"2025-06-01T00:00:00.000Z\","
         "\"timestamp_ms\":\"1748736000000\",\"machine_id\":5,\"sequence\":7,\"future\":false,"
+        "\"ambiguous\":[\"snowflake\",\"sequence\"],"
         "\"holder\":\"test/fixture\"}";
 
     check_body("GET", "/v1/decode/187354526515220487", "", "", 200, sevens);
@@ -274,15 +275,18 @@ static void an_id_is_taken_apart(void) {
     check_body("POST", "/v1/decode", "", "{\"id\":264905529757794303}", 200,
                "{\"kind\":\"snowflake\",\"id\":\"264905529757794303\","
                "\"time\":\"2026-01-01T00:00:00.000Z\",\"timestamp_ms\":\"1767225600000\","
-               "\"machine_id\":1023,\"sequence\":4095,\"future\":false}");
+               "\"machine_id\":1023,\"sequence\":4095,\"future\":false,"
+               "\"ambiguous\":[\"snowflake\",\"sequence\"]}");
     check_body("POST", "/v1/decode", "", "{\"id\":9223372036854775807}", 200,
                "{\"kind\":\"snowflake\",\"id\":\"9223372036854775807\","
                "\"time\":\"2093-09-06T15:47:35.551Z\",\"timestamp_ms\":\"3903090455551\","
-               "\"machine_id\":1023,\"sequence\":4095,\"future\":true}");
+               "\"machine_id\":1023,\"sequence\":4095,\"future\":true,"
+               "\"ambiguous\":[\"snowflake\",\"sequence\"]}");
     check_body("GET", "/v1/decode/0", "", "", 200,
                "{\"kind\":\"snowflake\",\"id\":\"0\",\"time\":\"2024-01-01T00:00:00.000Z\","
                "\"timestamp_ms\":\"1704067200000\",\"machine_id\":0,\"sequence\":0,"
-               "\"future\":false}");
+               "\"future\":false,"
+               "\"ambiguous\":[\"snowflake\",\"sequence\"]}");
 }
 
 static bool decoded_as_future(uint64_t timestamp_ms) {

@@ -78,7 +78,7 @@ def test_every_kind_has_its_shape_on_every_way():
                 refused_call(lambda: service.NextBatch(grpc_lib.ids.NextBatchRequest(
                     kind=kind, count=1, form=grpc_lib.ids.FORM_RANGES)), "form must be FORM_TEXT")
         error = worker.get("/v1/ids?kind=uuidv1").json()["error"]
-        lib.equal(error["message"], "kind must be snowflake, uuidv4, uuidv7, ulid or sequence, got uuidv1")
+        lib.equal(error["message"], "kind must be snowflake, uuidv4, uuidv7, ulid, sequence or public, got uuidv1")
         issued = worker.get("/metrics").body
         for kind in WIDE:
             lib.check(f'snowfleet_ids_issued_total{{kind="{kind}",loop="0"}} 2003' in issued, kind)

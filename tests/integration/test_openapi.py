@@ -127,7 +127,7 @@ def target(path):
 
 def good_body(path, method):
     """A body for whatever needs one."""
-    return json.dumps({"id": str(ID)}) if (path, method) == ("/v1/decode", "POST") else None
+    return json.dumps({"id": str(ID)}) if path in ("/v1/decode", "/v1/encode") and method == "POST" else None
 
 
 def every_operation(daemon, document, expected=None, **kwargs):
@@ -205,7 +205,8 @@ def bounded_worker(fleet):
     """One that takes every documented argument: commit_wait needs a clock that is vouched for."""
     clock = Clock(fleet)
     clock.say(True, 0.02)
-    worker = fleet.worker("--assign-wait=0s", "--clock-strategy=bounded", f"--clock-file={clock.path}")
+    worker = fleet.worker("--assign-wait=0s", "--clock-strategy=bounded", f"--clock-file={clock.path}",
+                          f"--public-key-file={fleet.public_key_file()}")
     worker.wait_ready()
     return worker
 
@@ -213,7 +214,7 @@ def bounded_worker(fleet):
 def test_a_worker_does_what_it_documents():
     with lib.Fleet() as fleet:
         fleet.init("--new", "--reserved=5,7-9")
-        worker = fleet.worker("--assign-wait=0s")
+        worker = fleet.worker("--assign-wait=0s", f"--public-key-file={fleet.public_key_file()}")
         worker.wait_ready()
         document = document_of(worker)
         is_sound(worker, document, "snowfleet-worker")
@@ -327,7 +328,11 @@ def test_documented_bodies_are_taken_and_others_refused():
             "/v1/decode": [{"id": "0"}, {"id": ID}, {"id": "9223372036854775807"},
                            {"id": 9223372036854775807}, {"id": "9223372036854775808"},
                            {"id": 9223372036854775808}, {"id": "-1"}, {"id": -1}, {"id": "01"},
-                           {"id": ""}, {"id": 1.5}, {"id": True}, {}, {"id": "1", "x": 1}, []],
+                           {"id": ""}, {"id": 1.5}, {"id": True}, {}, {"id": "1", "x": 1}, [],
+                           {"id": "5", "kind": "sequence"}, {"id": "5", "kind": "other"}],
+            "/v1/encode": [{"id": "0"}, {"id": ID}, {"id": 9223372036854775807}, {"id": "-1"}, {"id": ""},
+                           {"id": "01"}, {"id": "5", "kind": "sequence"}, {"id": "5", "kind": "snowflake"},
+                           {"id": "5", "kind": "ulid"}, {"id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, {}, []],
         }
         for path, bodies in rows.items():
             operation = document.paths[path]["post"]
@@ -362,12 +367,12 @@ def test_bodies_above_the_limit_are_refused_as_documented():
                     lib.equal(reply.status, status, f"{method} {path} of {size} bytes")
                     conforms(reply, operation, f"{method} {path}")
                 asked += 1
-        lib.equal(asked, 2)
+        lib.equal(asked, 3)
 
 
 def test_without_a_machine_id_the_answers_are_documented():
     with lib.Fleet() as fleet:  # and never initialised
-        worker = fleet.worker()
+        worker = fleet.worker(f"--public-key-file={fleet.public_key_file()}")
         needs_one = ("/v1/ids", "/v1/decode", "/v1/decode/{id}", "/readyz")
         lib.wait_until(lambda: worker.status()["etcd"]["requests_total"] != "0", 10, "it asked etcd")
         every_operation(worker, document_of(worker),
@@ -380,7 +385,8 @@ def test_with_tokens_what_is_documented_to_need_one_needs_one():
         tokens = fleet.folder / "tokens"
         tokens.write_text("0123456789abcdef\n")
         known = [("Authorization", "Bearer 0123456789abcdef")]
-        worker = fleet.worker("--assign-wait=0s", f"--client-token-file={tokens}")
+        worker = fleet.worker("--assign-wait=0s", f"--client-token-file={tokens}",
+                              f"--public-key-file={fleet.public_key_file()}")
         worker.wait_ready()
         document = Document(ask(worker.address, "GET", "/v1/openapi.json", known).body)
         lib.equal(document.raw["components"]["securitySchemes"]["bearer"],
@@ -423,7 +429,8 @@ def test_a_standalone_worker_is_documented_too():
     with lib.Fleet(start_etcd=False) as fleet:
         worker = lib.Daemon("alone", [
             lib.BIN / "snowfleet-worker", "--standalone", "--init", "--http-listen=127.0.0.1:0",
-            "--grpc-listen=127.0.0.1:0", "--identity=alone", f"--state-file={fleet.folder}/state"], fleet.folder)
+            "--grpc-listen=127.0.0.1:0", "--identity=alone", f"--state-file={fleet.folder}/state",
+            f"--public-key-file={fleet.public_key_file()}"], fleet.folder)
         fleet.processes.append(worker)
         worker.wait_ready()
         every_operation(worker, document_of(worker), lambda *_: 200)

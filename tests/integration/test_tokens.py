@@ -12,7 +12,7 @@ A = "token-a-0123456789abcdef"
 B = "token-b-0123456789abcdef"
 C = "token-c-0123456789abcdef"
 CHANGE_S = 3  # the file is looked at once a second
-UNUSABLE = "the file cannot be used, the tokens read last stay"
+UNUSABLE = "the file cannot be used, what was read last stays"
 PROTECTED = ("/v1/ids", "/v1/decode/1", "/v1/status", "/v1/clock", "/v1/openapi.json", "/metrics",
              "/nothing", "/")
 

@@ -188,6 +188,7 @@ void serving_order(struct serving *serving, const struct serving_order *order) {
     case SERVING_DROP:
     case SERVING_TOKENS:
     case SERVING_TLS:
+    case SERVING_CODEC:
     case SERVING_CLOCK:
     case SERVING_SEQUENCES:
     case SERVING_DRAIN: break;

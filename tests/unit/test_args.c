@@ -97,7 +97,8 @@ static void kinds_are_known_by_their_exact_names(void) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         CHECK_ROW(kinds[i], !set("kind", kinds[i], &args) && strcmp(err.field, "kind") == 0);
     set("kind", "guid", &args);
-    CHECK_TEXT(err.message, "kind must be snowflake, uuidv4, uuidv7, ulid or sequence, got guid");
+    CHECK_TEXT(err.message,
+               "kind must be snowflake, uuidv4, uuidv7, ulid, sequence or public, got guid");
 }
 
 static void claims_and_commit_wait_are_of_snowflakes(void) {
@@ -114,7 +115,8 @@ static void claims_and_commit_wait_are_of_snowflakes(void) {
     CU_ASSERT_FALSE(ids_args_check(&args, &err));
     CHECK_TEXT(err.code, "INVALID_ARGUMENT");
     CHECK_TEXT(err.field, "commit_wait");
-    CHECK_TEXT(err.message, "commit_wait goes with kind snowflake only, got kind uuidv7");
+    CHECK_TEXT(err.message,
+               "commit_wait goes with kinds snowflake and public only, got kind uuidv7");
 }
 
 static void claim_is_0_or_1(void) {
@@ -289,6 +291,43 @@ static void an_id_is_read_exactly_or_refused(void) {
     }
 }
 
+static const struct {
+    const char *body;
+    int64_t number; /* -1: refused */
+    enum id_read kind;
+    const char *field;
+} encode_bodies[] = {
+    {"{\"id\":\"187354526515220487\"}", INT64_C(187354526515220487), ID_READ_SNOWFLAKE, NULL},
+    {"{\"id\":0,\"kind\":\"snowflake\"}", 0, ID_READ_SNOWFLAKE, NULL},
+    {"{\"id\":9223372036854775807,\"kind\":\"sequence\"}", INT64_MAX, ID_READ_SEQUENCE, NULL},
+    {"{\"id\":\"9223372036854775808\"}", -1, ID_READ_ANY, "id"},
+    {"{\"id\":-1}", -1, ID_READ_ANY, "id"},
+    {"{\"id\":\"01ARZ3NDEKTSV4RRFFQ69G5FAV\"}", -1, ID_READ_ANY, "id"},
+    {"{\"id\":\"1\",\"kind\":\"ulid\"}", -1, ID_READ_ANY, "kind"},
+    {"{\"id\":\"1\",\"kind\":\"public\"}", -1, ID_READ_ANY, "kind"},
+    {"{\"id\":\"1\",\"kind\":\"any\"}", -1, ID_READ_ANY, "kind"},
+    {"{}", -1, ID_READ_ANY, "id"},
+    {"{\"id\":\"1\",\"key\":1}", -1, ID_READ_ANY, NULL},
+};
+
+static void what_is_encoded_is_a_snowflake_or_of_a_sequence(void) {
+    for (size_t i = 0; i < sizeof encode_bodies / sizeof encode_bodies[0]; i++) {
+        const char *body = encode_bodies[i].body, *field = encode_bodies[i].field;
+        struct id_value id = {.number = -1};
+        bool ok = encode_args_body(body, strlen(body), &id, &err);
+
+        CHECK_ROW(body, ok == (encode_bodies[i].number >= 0));
+        CHECK_ROW(body, id.number == encode_bodies[i].number && id.kind == encode_bodies[i].kind);
+        CHECK_ROW(body, ok || (field ? err.field && strcmp(err.field, field) == 0 : !err.field));
+    }
+}
+
+static void public_ids_need_keys(void) {
+    CU_ASSERT_FALSE(public_args_check(NULL, &err));
+    CHECK_TEXT(err.code, "FAILED_PRECONDITION");
+    CHECK_TEXT(err.message, "public IDs need a worker with --public-key-file");
+}
+
 /* --- Accept --- */
 
 static const struct {
@@ -339,6 +378,8 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(a_wrong_body_is_refused_and_its_field_named),
     CHECK_TEST(deep_nesting_is_refused),
     CHECK_TEST(an_id_is_read_exactly_or_refused),
+    CHECK_TEST(what_is_encoded_is_a_snowflake_or_of_a_sequence),
+    CHECK_TEST(public_ids_need_keys),
     CHECK_TEST(text_is_chosen_when_it_is_preferred),
     CU_TEST_INFO_NULL,
 };

@@ -45,7 +45,7 @@ static void all_64_bits_take_two_calls(void) {
 
     for (size_t i = 0; i < 2; i++) {
         char text[14] = "";
-        uint64_t high, low;
+        uint64_t high = 0, low = 0;
 
         crockford_encode(rows[i].value >> 60, 1, text);
         crockford_encode(rows[i].value, 12, text + 1);

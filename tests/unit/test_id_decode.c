@@ -28,8 +28,10 @@ static const struct {
     const char *text, *says;
 } rows[] = {
     {"187354526515220487",
-     "{\"kind\":\"snowflake\",\"id\":\"187354526515220487\",\"time\":\"2025-06-01T00:00:00.000Z\","
-     "\"timestamp_ms\":\"1748736000000\",\"machine_id\":5,\"sequence\":7,\"future\":false}"},
+     "{\"kind\":\"snowflake\",\"id\":\"187354526515220487\","
+     "\"time\":\"2025-06-01T00:00:00.000Z\","
+     "\"timestamp_ms\":\"1748736000000\",\"machine_id\":5,\"sequence\":7,\"future\":false,"
+     "\"ambiguous\":[\"snowflake\",\"sequence\"]}"},
     /* B38: the last ULID is of the year 10889 */
     {"7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
      "{\"kind\":\"ulid\",\"id\":\"7ZZZZZZZZZZZZZZZZZZZZZZZZZ\","
@@ -46,7 +48,7 @@ static const struct {
           "\"time\":\"2022-02-22T19:22:22.000Z\",\"timestamp_ms\":\"1645557742000\","
           "\"future\":false}")},
     {"5df418813aed3515 88a72f4a814cf09e",
-     "must be a Snowflake (0..9223372036854775807), a UUID or a ULID, got "
+     "must be a Snowflake (0..9223372036854775807), a UUID, a ULID or a public ID, got "
      "\"5df418813aed3515 88a72f4a814cf09e\""},
     {"5df418813aed351588a72f4a814cf09e",
      UUID("v3\",\"id\":\"5df41881-3aed-3515-88a7-2f4a814cf09e\",\"version\":3}")},
@@ -125,16 +127,84 @@ static void what_fits_no_kind_is_refused(void) {
     }
 }
 
+static struct public_codec *codec_of(const char *text) {
+    struct public_keys keys;
+
+    CU_ASSERT_EQUAL_FATAL(public_keys_parse(text, strlen(text), &keys, &err), STATUS_OK);
+    return public_codec_new(&keys, &err);
+}
+
+static void check_facts(const struct id_facts *facts, const char *expected) {
+    char *says = fields_spell(id_facts_json(facts, NULL), NULL);
+
+    CHECK_TEXT(says, expected);
+    free(says);
+}
+
+/* Texts of test_public_id.c. */
+static void a_public_id_says_what_is_behind_it(void) {
+    struct public_codec *codec = codec_of("1:000102030405060708090a0b0c0d0e0f");
+    struct id_value value;
+    struct id_facts facts;
+
+    CU_ASSERT_FATAL(reads(ID_READ_ANY, "P12W55BXB2E1BNQBCKRPGWAPDX8H", &value));
+    CU_ASSERT_EQUAL_FATAL(id_open(codec, &value, &err), STATUS_OK);
+    CU_ASSERT(id_is_snowflake(&value));
+    id_decode(&value, SNOWFLAKE_EPOCH_MS, NOW_MS, &facts);
+    check_facts(&facts, "{\"kind\":\"public\",\"id\":\"P12W55BXB2E1BNQBCKRPGWAPDX8H\","
+                        "\"key_version\":1,\"of\":\"snowflake\",\"number\":\"187354526515220487\","
+                        "\"time\":\"2025-06-01T00:00:00.000Z\",\"timestamp_ms\":\"1748736000000\","
+                        "\"machine_id\":5,\"sequence\":7,\"future\":false}");
+    CU_ASSERT_FATAL(reads(ID_READ_PUBLIC, "P101BC6T980D2568C69F4M2C6JJF", &value));
+    CU_ASSERT_EQUAL_FATAL(id_open(codec, &value, &err), STATUS_OK);
+    CU_ASSERT(!id_is_snowflake(&value));
+    id_decode(&value, SNOWFLAKE_EPOCH_MS, NOW_MS, &facts);
+    check_facts(&facts, "{\"kind\":\"public\",\"id\":\"P101BC6T980D2568C69F4M2C6JJF\","
+                        "\"key_version\":1,\"of\":\"sequence\",\"number\":\"1\"}");
+    id_encoded(codec, PUBLIC_OF_SEQUENCE, 1, &facts);
+    check_facts(&facts, "{\"kind\":\"public\",\"id\":\"P101BC6T980D2568C69F4M2C6JJF\","
+                        "\"key_version\":1,\"of\":\"sequence\",\"number\":\"1\"}");
+    public_codec_free(codec);
+}
+
+/* A plain number fits two kinds, and only when none is named that is said. */
+static void a_plain_number_is_ambiguous(void) {
+    struct id_value value;
+    struct id_facts facts;
+
+    CU_ASSERT(reads(ID_READ_ANY, "5", &value) && value.ambiguous);
+    CU_ASSERT(reads(ID_READ_SNOWFLAKE, "5", &value) && !value.ambiguous);
+    CU_ASSERT(reads(ID_READ_SEQUENCE, "5", &value) && !value.ambiguous);
+    id_decode(&value, SNOWFLAKE_EPOCH_MS, NOW_MS, &facts);
+    check_facts(&facts, "{\"kind\":\"sequence\",\"id\":\"5\"}");
+}
+
+/* B83: whichever kind is asked for, a public ID that was cut at its end is nothing else. */
+static void a_public_id_cut_short_is_no_other_kind(void) {
+    static const char text[] = "P12W55BXB2E1BNQBCKRPGWAPDX8H";
+    struct id_value value;
+
+    for (size_t len = 0; len < sizeof text - 1; len++)
+        CU_ASSERT(id_read(ID_READ_ANY, text, len, &value, &err) == STATUS_INVALID);
+    CU_ASSERT(!reads(ID_READ_ANY, "p12W55BXB2E1BNQBCKRPGWAPDX8H", &value));
+    CHECK_TEXT(err.message, "must be a public ID exactly as it was given out, 28 characters from P "
+                            "on, got p12W55BXB2E1BNQBCKRPGWAPDX8H");
+}
+
 static void a_kind_that_was_asked_for_is_the_only_one_taken(void) {
-    static const char *const texts[] = {"5", "919108f7-52d1-4320-9bac-f847db4148a8",
+    static const char *const texts[] = {"5",
+                                        "919108f7-52d1-4320-9bac-f847db4148a8",
                                         "017F22E2-79B0-7CC3-98C4-DC0C0C07398F",
-                                        "01ARZ3NDEKTSV4RRFFQ69G5FAV", "00000000000000000000000005"};
-    static const char takes[ID_READS][6] = {
-        [ID_READ_ANY] = "yyyyy",    [ID_READ_SNOWFLAKE] = "ynnnn", [ID_READ_UUID] = "nyynn",
-        [ID_READ_UUIDV4] = "nynnn", [ID_READ_UUIDV7] = "nnynn",    [ID_READ_ULID] = "nnnyy"};
+                                        "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+                                        "00000000000000000000000005",
+                                        "P12W55BXB2E1BNQBCKRPGWAPDX8H"};
+    static const char takes[ID_READS][7] = {
+        [ID_READ_ANY] = "yyyyyy",    [ID_READ_SNOWFLAKE] = "ynnnnn", [ID_READ_UUID] = "nyynnn",
+        [ID_READ_UUIDV4] = "nynnnn", [ID_READ_UUIDV7] = "nnynnn",    [ID_READ_ULID] = "nnnyyn",
+        [ID_READ_PUBLIC] = "nnnnny", [ID_READ_SEQUENCE] = "ynnnnn"};
 
     for (int what = 0; what < ID_READS; what++) {
-        for (size_t i = 0; i < 5; i++) {
+        for (size_t i = 0; i < 6; i++) {
             struct id_value value;
 
             CHECK_ROW(texts[i],
@@ -150,6 +220,8 @@ static void names_are_exact(void) {
     enum id_read what = ID_READ_ANY;
 
     CU_ASSERT(id_read_find("ulid", 4, &what) && what == ID_READ_ULID);
+    CU_ASSERT(id_read_find("public", 6, &what) && what == ID_READ_PUBLIC);
+    CU_ASSERT(id_read_find("sequence", 8, &what) && what == ID_READ_SEQUENCE);
     CU_ASSERT(id_read_find("uuidv7", 6, &what) && what == ID_READ_UUIDV7);
     CU_ASSERT(!id_read_find("any", 3, &what) && !id_read_find("", 0, &what));
     CU_ASSERT(!id_read_find("uuidv", 5, &what));
@@ -157,6 +229,10 @@ static void names_are_exact(void) {
 
 static CU_TestInfo rules[] = {CHECK_TEST(every_kind_is_told_by_its_looks),
                               CHECK_TEST(what_fits_no_kind_is_refused),
+                              CHECK_TEST(a_public_id_says_what_is_behind_it),
+                              CHECK_TEST(a_plain_number_is_ambiguous),
+                              CHECK_TEST(a_public_id_cut_short_is_no_other_kind),
                               CHECK_TEST(a_kind_that_was_asked_for_is_the_only_one_taken),
-                              CHECK_TEST(names_are_exact), CU_TEST_INFO_NULL};
+                              CHECK_TEST(names_are_exact),
+                              CU_TEST_INFO_NULL};
 CHECK_MAIN({"decoding", NULL, NULL, NULL, NULL, rules})

@@ -51,7 +51,7 @@ static void on_done(struct park_call *ended, enum service_outcome how,
 
 static void given_three_loops_of_which_the_first_has_nothing(void) {
     times_done = 0;
-    call = (struct park_call){.ids = {.want = 7}, .done = on_done};
+    call = (struct park_call){.ids = {.kind = ID_PUBLIC, .want = 7}, .done = on_done};
     for (size_t i = 0; i < LOOPS; i++) {
         mail[i] = NULL;
         arrived[i] = NULL;
@@ -84,6 +84,7 @@ static void a_call_is_served_by_another_loop(void) {
     CU_ASSERT_EQUAL(times_done, 1);
     CU_ASSERT_EQUAL(outcome, SERVICE_DONE);
     CU_ASSERT_EQUAL(call.ids.have, 7);
+    CU_ASSERT_EQUAL(call.ids.kind, ID_PUBLIC); /* else numbers would go out in its place */
 }
 
 /* Else loops that all have just lost their machine IDs would pass it round among themselves. */

@@ -23,7 +23,8 @@ static const char node_text[] =
     "{\"identity\":\"prod/ids-0\",\"addresses\":{\"http\":\"ids-0.ids:8080\",\"grpc\":\"\"},"
     "\"version\":\"0.1.0\",\"attempt\":\"3\",\"missing\":2,\"wanted\":[7],\"held\":[],"
     "\"refused\":[1,2],\"synchronized\":true,\"max_error_ns\":\"18446744073709551615\","
-    "\"clock_unconfirmed\":true}";
+    "\"clock_unconfirmed\":true,\"public_key_fingerprint\":\"0123456789abcdef\","
+    "\"public_key_version\":31}";
 static const char assign_text[] =
     "{\"attempt\":\"3\",\"machine_ids\":[7,8],\"refused\":\"\",\"retry_after_ms\":1500,"
     "\"give_up\":[{\"machine_id\":5,\"claim\":\"" CLAIM "\"}],\"drain\":true,"
@@ -378,6 +379,12 @@ static const struct {
      "node: max_error_ns must be 0..18446744073709551615 as a string, got an object"},
     {&node_kind, "confirmed, or is it", "\"clock_unconfirmed\":true", "\"clock_unconfirmed\":1",
      "node: clock_unconfirmed must be true or false, got 1"},
+    {&node_kind, "half a fingerprint", "0123456789abcdef", "01234567",
+     "node: public_key_fingerprint must be 16 lower-case hex digits"},
+    {&node_kind, "a fingerprint in upper case", "0123456789abcdef", "0123456789ABCDEF",
+     "node: public_key_fingerprint must be 16 lower-case hex digits"},
+    {&node_kind, "a version of keys too high", "\"public_key_version\":31",
+     "\"public_key_version\":32", "node: public_key_version must be 0..31, got 32"},
     /* assign */
     {&assign_kind, "no attempt", "\"attempt\":\"3\",", "",
      "assign: attempt must be 0..9223372036854775807 as a string, got nothing"},
@@ -667,6 +674,8 @@ static void node_says_what_was_written(void) {
     CU_ASSERT(node->knows_error);
     CU_ASSERT_EQUAL(node->max_error_ns, UINT64_MAX);
     CU_ASSERT(node->clock_unconfirmed);
+    CHECK_TEXT(node->public_key_fingerprint, "0123456789abcdef");
+    CU_ASSERT_EQUAL(node->public_key_version, 31);
 }
 
 static void an_unknown_clock_error_is_no_number(void) {
@@ -680,8 +689,11 @@ static void an_unknown_clock_error_is_no_number(void) {
     CU_ASSERT_EQUAL(parse_node(text, strlen(text)), STATUS_OK);
     CU_ASSERT_FALSE(node->knows_error);
     CU_ASSERT_FALSE(node->clock_unconfirmed); /* an older worker's */
+    CHECK_TEXT(node->public_key_fingerprint, "");
+    CU_ASSERT_EQUAL(node->public_key_version, 0);
     again = node_format(node);
-    CU_ASSERT(strstr(again, "\"max_error_ns\":null,\"clock_unconfirmed\":false}") != NULL);
+    CU_ASSERT(strstr(again, "\"max_error_ns\":null,\"clock_unconfirmed\":false,"
+                            "\"public_key_fingerprint\":\"\",\"public_key_version\":0}") != NULL);
     free(again);
 }
 

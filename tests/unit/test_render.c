@@ -103,6 +103,32 @@ static void the_other_kinds_stand_in_their_canonical_form(void) {
     check_handed_over(text, len, "01FWHE4YDGFK1SHH6W1G60EECF\n00000000000000000000000000\n");
 }
 
+/* Texts of test_public_id.c. */
+static void public_ids_stand_as_text(void) {
+    static const char file[] = "1:000102030405060708090a0b0c0d0e0f";
+    static struct snowflake_run two[] = {{0, 2}, {INT64_MAX, 1}};
+    struct service_ids made = {.kind = ID_PUBLIC, .want = 3, .have = 3, .runs = two, .n_runs = 2};
+    struct public_keys keys;
+    struct error err;
+    size_t len;
+    char *text;
+
+    CU_ASSERT_EQUAL_FATAL(public_keys_parse(file, strlen(file), &keys, &err), STATUS_OK);
+    made.codec = public_codec_new(&keys, &err);
+    strcpy(made.claim, "0123456789abcdef0123456789abcdef");
+    text = render_ids_json(&made, true, &len);
+    check_handed_over(text, len,
+                      "{\"kind\":\"public\",\"count\":3,"
+                      "\"claim\":\"0123456789abcdef0123456789abcdef\",\"ids\":["
+                      "\"P12Z5J0D6MPKX3YB9BN470C8TXY8\",\"P102KTHJ1J8AMXSEP3THMVD976J3\","
+                      "\"P1738R7A8SZFKA0FX1Z8456W536Y\"]}");
+    text = render_ids_text(&made, &len);
+    check_handed_over(text, len,
+                      "P12Z5J0D6MPKX3YB9BN470C8TXY8\nP102KTHJ1J8AMXSEP3THMVD976J3\n"
+                      "P1738R7A8SZFKA0FX1Z8456W536Y\n");
+    public_codec_free(made.codec);
+}
+
 /* --- decode and errors --- */
 
 static void the_future_begins_after_a_second(void) {
@@ -255,6 +281,7 @@ static CU_TestInfo id_rules[] = {
     CHECK_TEST(text_is_one_id_a_line),
     CHECK_TEST(the_largest_answer_has_room),
     CHECK_TEST(the_other_kinds_stand_in_their_canonical_form),
+    CHECK_TEST(public_ids_stand_as_text),
     CHECK_TEST(the_future_begins_after_a_second),
     CHECK_TEST(an_error_may_quote_anything),
     CU_TEST_INFO_NULL,

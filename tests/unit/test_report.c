@@ -94,11 +94,63 @@ static void a_ceiling_that_is_past_has_a_negative_lead_and_no_ceiling_none(void)
     json_decref(status);
 }
 
+static void given_a_worker(const char *instance, const char *fingerprint) {
+    struct node node = {.identity = "pod", .public_key_version = fingerprint[0] ? 1 : 0};
+    char key[KEY_MAX], *text;
+
+    strcpy(node.public_key_fingerprint, fingerprint);
+    keys_node(&keys, instance, key);
+    text = node_format(&node);
+    apply(key, text);
+    free(text);
+}
+
+/* As many letters as there are workers: their keys, '-' for none; and who of them is named. */
+static void check_keys(const char *keys_of, const char *named) {
+    json_t *status, *workers;
+    size_t n = strlen(keys_of);
+
+    for (size_t i = 0; i < n; i++) {
+        char instance[HEX128_CHARS + 1], fingerprint[PUBLIC_FINGERPRINT_CHARS + 1] = "";
+
+        snprintf(instance, sizeof instance, "%032zx", i);
+        if (keys_of[i] != '-')
+            memset(fingerprint, keys_of[i], PUBLIC_FINGERPRINT_CHARS);
+        given_a_worker(instance, fingerprint);
+    }
+    status = report_status(cluster, "default", NOW_MS);
+    workers = json_object_get(status, "workers");
+    CU_ASSERT_EQUAL_FATAL(json_array_size(workers), n);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *worker = json_array_get(workers, i);
+        const char *instance = json_string_value(json_object_get(worker, "instance"));
+        size_t which = strtoul(instance, NULL, 16);
+
+        CHECK_ROW(keys_of, json_is_true(json_object_get(worker, "public_keys_differ")) ==
+                               (named[which] == 'x'));
+        CHECK_ROW(keys_of, json_is_string(json_object_get(worker, "public_key_fingerprint")) ==
+                               (keys_of[which] != '-'));
+    }
+    json_decref(status);
+}
+
+static void who_has_other_public_keys_than_most_is_named(void) {
+    check_keys("-----", "     ");
+    check_keys("aaaaa", "     ");
+    check_keys("aabaa", "  x  ");
+    check_keys("baaaa", "x    ");
+    check_keys("aa-ba", "  xx ");
+    check_keys("-a---", "x xxx"); /* those without have none to be right about */
+    check_keys("aabb-", "xxxxx"); /* nobody can say who is right */
+    check_keys("abcdd", "xxx  ");
+}
+
 static CU_TestInfo rules[] = {
     CHECK_TEST(machines_are_listed_with_state_holder_and_horizon),
     CHECK_TEST(status_has_the_names_of_the_contract),
     CHECK_TEST(without_meta_the_mode_is_null_and_a_reason_stands),
     CHECK_TEST(a_ceiling_that_is_past_has_a_negative_lead_and_no_ceiling_none),
+    CHECK_TEST(who_has_other_public_keys_than_most_is_named),
     CU_TEST_INFO_NULL,
 };
 
