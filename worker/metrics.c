@@ -225,7 +225,7 @@ static void write_clock(FILE *out, const struct report *report) {
     gauge(out, "clock_effective_minus_wall_seconds",
           (double)(report->now.effective_ns - report->now.wall_ns) / 1e9,
           "How far the clock that dates IDs is ahead of the wall clock.");
-    gauge(out, "clock_wants_confirmation", clock->wants_confirmation,
+    gauge(out, "clock_wants_confirmation", report_clock_wants_confirmation(report),
           "1 while a step waits to be confirmed.");
     gauge(out, "clock_synchronized", clock->claim.synchronized,
           "1 when the clock is said to be synchronised.");

@@ -43,6 +43,8 @@ char *report_clock(const struct report *report, int64_t received_wall_ns, size_t
 json_t *report_clock_facts(const struct report *report);
 /* "normal", "coasting", "slewing", "behind" or "refusing"; and why, "" when normal. */
 const char *report_clock_state(const struct report *report);
+/* A step is not confirmed, by what is known this very moment. */
+bool report_clock_wants_confirmation(const struct report *report);
 #define REPORT_REASON_MAX 256
 void report_clock_reason(const struct report *report, char *out, size_t size);
 /* Seconds until the last time that IDs can carry, below 0 past it; false: the epoch is not known. */

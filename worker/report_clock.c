@@ -36,6 +36,12 @@ const char *report_clock_state(const struct report *report) {
     return behind_ms(report) > 0 ? "behind" : "normal";
 }
 
+/* The loop that answers sees a step before the thread that looks for one does: who asks meanwhile must
+ * not take this clock for a witness. */
+bool report_clock_wants_confirmation(const struct report *report) {
+    return report->now.coasting || report->view->clock.wants_confirmation;
+}
+
 static int64_t offset_ns(const struct report *report) {
     return report->now.effective_ns - report->now.wall_ns;
 }
@@ -100,7 +106,7 @@ json_t *report_clock_facts(const struct report *report) {
     fields_put(object, "error_ms",
                report->now.knows_error ? json_real((double)report->now.error_ns / 1e6)
                                        : json_null());
-    fields_put(object, "wants_confirmation", json_boolean(clock->wants_confirmation));
+    fields_put(object, "wants_confirmation", json_boolean(report_clock_wants_confirmation(report)));
     fields_put(object, "rotations_total", fields_from_wide(clock->rotations_total));
     fields_put(object, "source", json_string(claim->source));
     fields_put(object, "daemon", json_string(claim->daemon));
@@ -156,7 +162,7 @@ char *report_clock(const struct report *report, int64_t received_wall_ns, size_t
     fields_put(object, "strategy", json_string(clock_strategy_name(clock->limits.strategy)));
     fields_put(object, "clock_state", json_string(report_clock_state(report)));
     fields_put(object, "effective_minus_wall_ms", json_real((double)offset_ns(report) / 1e6));
-    fields_put(object, "wants_confirmation", json_boolean(clock->wants_confirmation));
+    fields_put(object, "wants_confirmation", json_boolean(report_clock_wants_confirmation(report)));
     fields_put(
         object, "state",
         json_string(worker_state_name(view_state(
