@@ -22,13 +22,31 @@ def clock_of(worker):
 
 
 def wait_state(worker, state, timeout=10):
-    return lib.wait_until(lambda: clock_of(worker)["state"] == state and clock_of(worker), timeout,
-                          f"{worker.name}'s clock is {state}")
+    """What it says of its clock when it is in that state."""
+    def reached():
+        clock = clock_of(worker)
+        lib.equal(clock["state"], state)
+        return clock
+    return lib.wait_until(reached, timeout, f"{worker.name}'s clock is {state}")
 
 
 def ahead_s(ids):
-    """How far the last of them is dated ahead of this machine's clock."""
+    """How far the last of them is dated ahead of this machine's clock; less if this process stood still
+    since it got them, so let that be some seconds."""
     return load.parts(ids[-1])[0] / 1000 - time.time()
+
+
+def dated(worker, expected_s, what):
+    """Waits until an ID of it is dated that much ahead of this machine's clock, to a second: a time that
+    was taken over may first have to be granted.  A worker that was further ahead before does not come
+    to that, since its IDs increase."""
+    def so():
+        before_s = time.time()
+        ids = worker.ids(2)
+        lib.check(before_s - 1 < load.parts(ids[-1])[0] / 1000 - expected_s < time.time() + 1,
+                  f"{ahead_s(ids)} s ahead, not {expected_s}")
+        return ids
+    return lib.wait_until(so, 10, what)
 
 
 class Taker:
@@ -90,17 +108,19 @@ def steps_and_back(strategy):
             if step_s == 3600:
                 wait_state(worker, "coasting")
                 taker.wait_more()
-                lib.check(abs(ahead_s(taker.ids)) < 2, "dated as if the step had not been")
+                lib.check(abs(ahead_s(taker.ids)) < 10, "dated as if the step had not been")
             elif step_s == -5 and strategy == "offset":
                 wait_state(worker, "slewing")
                 taker.wait_more()
-                lib.equal(len(taker.refusals), refused, "a step back that is bridged refuses nobody")
+                lib.equal([error for error in taker.refusals[refused:] if "behind" in error["message"]], [],
+                          "a step back that is bridged refuses nobody")
             elif step_s < -1:
                 wait_state(worker, "behind")
-                lib.wait_until(lambda: len(taker.refusals) > refused, 10, "it refuses")
-                error = taker.refusals[-1]
-                lib.check("behind the last ID" in error["message"] and
-                          0 < error["retry_after_ms"] <= -step_s * 1000, error)
+                # Under `bounded` it first says that the stepped clock's error is not known.
+                error = lib.wait_until(lambda: next(
+                    (error for error in taker.refusals[refused:]
+                     if "behind the last ID" in error["message"]), None), 10, "it refuses")
+                lib.check(0 < error["retry_after_ms"] <= -step_s * 1000, error)
                 lib.equal(worker.get("/readyz").status, 503)
                 lib.equal(worker.get("/livez").status, 200)
             else:
@@ -112,7 +132,7 @@ def steps_and_back(strategy):
         else:
             wait_state(worker, "normal")
         taker.wait_more()
-        lib.check(abs(ahead_s(taker.ids)) < 2, "back at the right time")
+        lib.check(abs(ahead_s(taker.ids)) < 10, "back at the right time")
         taker.stop()
         status = clock_of(worker)
         lib.equal((status["strategy"], status["rotations_total"]), (strategy, "0"))
@@ -147,8 +167,8 @@ def test_two_peers_confirm():
         state = wait_state(worker, "coasting")
         lib.check("two peers" in state["reason"] and state["wants_confirmation"], state)
         lib.wait_until(lambda: "(1 so far)" in clock_of(worker)["reason"], 10, "one has confirmed")
-        node = fleet.etcd.get(fleet.key(f"node/{worker.instance}")).json()
-        lib.equal(node["clock_unconfirmed"], True)
+        lib.wait_until(lambda: fleet.etcd.get(fleet.key(f"node/{worker.instance}")).json()["clock_unconfirmed"],
+                       10, "its node record says so to all")
         lib.check(ahead_s(taker.ids) < -15, "not taken over")
         probe = worker.get("/v1/clock").json()
         lib.equal((probe["clock_state"], probe["wants_confirmation"]), ("coasting", True))
@@ -156,7 +176,7 @@ def test_two_peers_confirm():
         peers[1].offset_ns = 0
         wait_state(worker, "normal")
         taker.wait_more()
-        lib.check(abs(ahead_s(taker.ids)) < 1, "dated by the corrected clock")
+        lib.check(abs(ahead_s(taker.ids)) < 10, "dated by the corrected clock")
         taker.stop()
         lib.equal(len(worker.logged("clock", "the step is confirmed", by="peers")), 1)
 
@@ -174,7 +194,7 @@ def test_peers_that_were_stepped_themselves_are_no_witnesses():
         lib.never(lambda: any(clock_of(worker)["state"] != "coasting" for worker in workers), 2,
                   "they confirm each other")
         for worker in workers:
-            lib.check(abs(ahead_s(worker.ids(2))) < 1, "dated as before")
+            dated(worker, 0, "as before")
         clock.set(0)
         for worker in workers:
             wait_state(worker, "normal")
@@ -189,7 +209,7 @@ def test_alone_in_the_fleet():
         clock.set(50)
         lib.wait_until(lambda: worker.logged("clock", "the step is confirmed", by="being alone"), 10,
                        "50 s are confirmed by itself")
-        lib.check(49 < ahead_s(worker.ids(2)) < 51, "and taken over")
+        dated(worker, 50, "and taken over")
         clock.set(50 + 600)
         state = wait_state(worker, "coasting")
         lib.wait_until(lambda: "snowfleetctl clock accept" in clock_of(worker)["reason"], 10,
@@ -215,7 +235,7 @@ def test_an_operator_confirms():
         lib.never(lambda: clock_of(worker)["state"] != "coasting", 1, "an old order counts")
         fleet.ctl("clock", "accept", worker.instance)
         wait_state(worker, "normal")
-        lib.check(abs(ahead_s(worker.ids(2))) < 1, "taken over")
+        dated(worker, 0, "taken over")
         lib.equal(len(worker.logged("clock", "the step is confirmed", by="order")), 1)
 
 
@@ -224,15 +244,16 @@ def test_standalone():
         clock = Clock(fleet)
         worker = lib.Daemon("alone", [
             lib.BIN / "snowfleet-worker", "--standalone", "--init", "--http-listen=127.0.0.1:0",
-            f"--state-file={fleet.folder / 'state'}", f"--clock-file={clock.path}"], fleet.folder)
+            "--grpc-listen=127.0.0.1:0", f"--state-file={fleet.folder / 'state'}",
+            f"--clock-file={clock.path}"], fleet.folder)
         fleet.processes.append(worker)
         worker.wait_ready()
         clock.set(50)
-        lib.wait_until(lambda: 49 < ahead_s(worker.ids(2)) < 51, 10, "50 s are taken over")
+        dated(worker, 50, "50 s are taken over")
         clock.set(50 + 600)
         state = wait_state(worker, "coasting")
         lib.check("restart" in state["reason"], state)
-        lib.check(ahead_s(worker.ids(2)) < 52, "600 s are not")
+        dated(worker, 50, "600 s are not")
 
 
 # ---- rotation ----
@@ -261,7 +282,7 @@ def test_rotation_after_a_correction_by_a_day():
             return False
         lib.wait_until(served, 20, "it serves again", 0.02)
         print(f"    served again after {time.monotonic() - begun:.2f} s")
-        lib.check(abs(ahead_s(ids)) < 2, "at the right time")
+        lib.check(abs(ahead_s(ids)) < 10, "at the right time")
         second = load.parts(ids[-1])[1]
         lib.check(second != first, "under another machine ID")
         load.no_duplicates(ids)
@@ -274,7 +295,7 @@ def test_rotation_after_a_correction_by_a_day():
         # At most once a minute: the next step back of that size is refused.
         clock.set(DAY_S - 60)
         wait_state(worker, "coasting")
-        lib.check(abs(ahead_s(worker.ids(1))) < 2, "and a step forward is coasted over")
+        dated(worker, 0, "and a step forward is coasted over")
 
 
 def test_every_machine_id_of_a_worker_is_exchanged():
@@ -302,7 +323,7 @@ def test_every_machine_id_of_a_worker_is_exchanged():
             clients.wait_more(600)
             ids = clients.stop()
         load.no_duplicates(ids)
-        lib.check(abs(ahead_s(worker.ids(1))) < 2, "at the right time")
+        dated(worker, 0, "at the right time")
         for reply in clients.refusals:
             lib.equal(reply[1], 503)
 
@@ -319,7 +340,7 @@ def test_a_clock_a_whole_day_ahead_at_the_start():
         lib.wait_until(lambda: "ceiling" in worker.get("/readyz").body, 10, "health names the cause")
         clock.set(0)
         worker.wait_ready()
-        lib.check(abs(ahead_s(worker.ids(1))) < 2, "at the right time")
+        dated(worker, 0, "at the right time")
 
 
 def test_no_rotation_without_a_witness_or_another_machine_id():
@@ -362,7 +383,7 @@ def test_bounded_serves_only_while_the_error_is_known_and_small():
         clock.say(True, 0)  # as systemd-timesyncd does
         clock.say(True, 0, 0)
         lib.wait_until(lambda: "timesyncd" in clock_of(worker)["distrust_reason"], 10, "and why")
-        lib.equal(clock_of(worker)["state"], "refusing")
+        wait_state(worker, "refusing")
         clock.say(True, 0.03)
         worker.wait_ready()
         reply = worker.get("/v1/ids?count=3").json()
@@ -390,7 +411,7 @@ def test_commit_wait():
             ended = time.time()
             last = load.parts(int(reply.json()["ids"][-1]))[0]
             lib.check(ended * 1000 >= last + 1 + 100, "the IDs' time is certainly past")
-            lib.check(0.1 <= ended - begun < 3, f"{ended - begun}")
+            lib.check(0.1 <= ended - begun < 3 * lib.SLOW, f"{ended - begun}")
         lib.equal(worker.request("POST", "/v1/ids", body='{"commit_wait":true}',
                                  headers={"Content-Type": "application/json"}).status, 200)
         clock.say(True, 3.5)
@@ -449,15 +470,13 @@ def test_a_suspend_and_a_pause_are_no_steps():
         ids = worker.ids(3)
         clock.suspend(3600)
         worker.wait_ready()
-        ids += worker.ids(3)
-        lib.check(3599 < ahead_s(ids) < 3602, "boot time has run on, and the wall clock with it")
+        ids += dated(worker, 3600, "boot time has run on, and the wall clock with it")
         worker.pause()
         time.sleep(1)
         clock.suspend(3600)
         worker.resume()
         worker.wait_ready()
-        ids += worker.ids(3)
-        lib.check(7199 < ahead_s(ids) < 7202, "likewise")
+        ids += dated(worker, 7200, "likewise")
         load.no_duplicates(ids)
         lib.equal(clock_of(worker)["steps_total"], "0")
         lib.check(json.dumps(clock_of(worker)), "")
