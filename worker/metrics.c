@@ -140,7 +140,7 @@ static void write_loops(FILE *out, const struct report *report) {
     for (size_t i = 0; i < report->n_loops; i++)
         fprintf(out, "snowfleet_ids_issued_total{kind=\"snowflake\",loop=\"%zu\"} %" PRIu64 "\n", i,
                 load(&report->loops[i].issued_total));
-    for (int kind = ID_UUIDV4; kind <= ID_ULID; kind++)
+    for (int kind = ID_UUIDV4; kind <= ID_SEQUENCE; kind++)
         for (size_t i = 0; i < report->n_loops; i++)
             fprintf(out, "snowfleet_ids_issued_total{kind=\"%s\",loop=\"%zu\"} %" PRIu64 "\n",
                     id_kind_name((enum id_kind)kind), i,

@@ -97,9 +97,12 @@ def test_help_and_version_go_to_stdout():
 def test_decode_is_arithmetic():
     with lib.Fleet() as fleet:
         fleet.init("--new", "--machine-id-range=0-1")
-        lib.equal(fleet.ctl_json("decode", "187354526515220487"), {
+        lib.equal(fleet.ctl_json("decode", "187354526515220487", "--kind=snowflake"), {
             "kind": "snowflake", "id": "187354526515220487", "time": "2025-06-01T00:00:00.000Z",
             "timestamp_ms": "1748736000000", "machine_id": 5, "sequence": 7, "future": False})
+        lib.equal(fleet.ctl_json("decode", "187354526515220487")["ambiguous"], ["snowflake", "sequence"])
+        lib.equal(fleet.ctl_json("decode", "187354526515220487", "--kind=sequence"),
+                  {"kind": "sequence", "id": "187354526515220487"})
         lib.equal(fleet.ctl_json("decode", "0")["time"], "2024-01-01T00:00:00.000Z")
         last = fleet.ctl_json("decode", "9223372036854775807")
         lib.equal((last["time"], last["machine_id"], last["sequence"], last["future"]),
