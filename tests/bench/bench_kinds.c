@@ -19,6 +19,7 @@
 
 #include "common/decimal.h"
 #include "common/id128_source.h"
+#include "common/public_id.h"
 #include "common/random.h"
 #include "common/snowflake.h"
 #include "common/ulid.h"
@@ -44,6 +45,7 @@ void uuid_generate_time(uuid_t out);
 void uuid_unparse(const uuid_t id, char *out);
 
 static struct id128_source *source;
+static struct public_codec *codec;
 static struct snowflake gen;
 static uint64_t now_ms = SNOWFLAKE_EPOCH_MS + 1;
 static char folder[] = "/tmp/bench_kinds.XXXXXX";
@@ -104,6 +106,13 @@ static void snowflake_text(void) {
     char text[DECIMAL_U64_MAX_CHARS];
 
     decimal_format((uint64_t)next_snowflake(), text);
+    keep(text);
+}
+
+static void public_text(void) {
+    char text[PUBLIC_ID_CHARS + 1];
+
+    public_id_encode(codec, PUBLIC_OF_SNOWFLAKE, next_snowflake(), text);
     keep(text);
 }
 
@@ -303,6 +312,7 @@ static const struct {
     {"uuidv4, text", uuidv4_text, IDS, 1, LIBUUID_TEXT},
     {"uuidv7, text", uuidv7_text, IDS, 1, LIBUUID_TEXT},
     {"ulid, text", ulid_text, IDS, 1, LIBUUID_TEXT},
+    {"public of snowflake, text", public_text, IDS, 1, LIBUUID_TEXT},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
 
@@ -339,9 +349,12 @@ static void report(int i, double ns[CANDIDATES][ROUNDS]) {
 }
 
 static void make_sources(void) {
+    struct public_keys keys = {.n = 1, .keys = {{.version = 1}}};
     struct error err;
 
-    if (!(source = id128_source_new(random_bytes, &err)))
+    if (random_bytes(keys.keys[0].key, sizeof keys.keys[0].key, &err) != STATUS_OK ||
+        !(codec = public_codec_new(&keys, &err)) ||
+        !(source = id128_source_new(random_bytes, &err)))
         die(err.message);
     snowflake_init(&gen, SNOWFLAKE_EPOCH_MS, 7, SNOWFLAKE_EPOCH_MS, UINT64_MAX,
                    SNOWFLAKE_START_SPREAD);
@@ -362,5 +375,6 @@ int main(void) {
     for (int i = 0; i < CANDIDATES; i++)
         report(i, ns);
     id128_source_free(source);
+    public_codec_free(codec);
     return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "common/decimal.h"
 #include "common/id128_source.h"
+#include "common/public_id.h"
 #include "common/random.h"
 #include "common/snowflake.h"
 #include "common/ulid.h"
@@ -29,6 +30,8 @@ struct worker {
 
 /* Writes the next key of a worker, with a NUL. */
 typedef void key_fn(struct worker *worker, uint64_t now_ms, char *out);
+
+static struct public_codec *codec;
 
 static _Noreturn void die(const char *what) {
     fprintf(stderr, "bench_keys: %s\n", what);
@@ -55,6 +58,10 @@ static struct id128 id128_of(struct worker *worker, enum id128_kind kind, uint64
 
 static void snowflake(struct worker *worker, uint64_t now_ms, char *out) {
     out[decimal_format((uint64_t)snowflake_of(worker, now_ms), out)] = '\0';
+}
+
+static void public_text(struct worker *worker, uint64_t now_ms, char *out) {
+    public_id_encode(codec, PUBLIC_OF_SNOWFLAKE, snowflake_of(worker, now_ms), out);
 }
 
 static void uuidv4(struct worker *worker, uint64_t now_ms, char *out) {
@@ -89,6 +96,7 @@ static const struct {
 } kinds[] = {
     {"autoincrement", NULL}, {"snowflake", snowflake}, {"uuidv4", uuidv4},
     {"uuidv7", uuidv7},      {"ulid-text", ulid_text}, {"ulid-binary", ulid_binary},
+    {"public", public_text},
 };
 
 static uint64_t number(const char *text, const char *name, uint64_t max) {
@@ -100,6 +108,15 @@ static uint64_t number(const char *text, const char *name, uint64_t max) {
         exit(2);
     }
     return value;
+}
+
+static void make_codec(void) {
+    struct public_keys keys = {.n = 1, .keys = {{.version = 1}}};
+    struct error err;
+
+    if (random_bytes(keys.keys[0].key, sizeof keys.keys[0].key, &err) != STATUS_OK ||
+        !(codec = public_codec_new(&keys, &err)))
+        die(err.message);
 }
 
 static void print_rows(key_fn *key, uint64_t rows, struct worker *workers, uint64_t n,
@@ -134,8 +151,8 @@ int main(int argc, char **argv) {
     while (kind < sizeof kinds / sizeof kinds[0] && strcmp(kinds[kind].name, argv[1]) != 0)
         kind++;
     if (kind == sizeof kinds / sizeof kinds[0])
-        die("KIND: must be autoincrement, snowflake, uuidv4, uuidv7, ulid-text or "
-            "ulid-binary");
+        die("KIND: must be autoincrement, snowflake, uuidv4, uuidv7, ulid-text, ulid-binary or "
+            "public");
     rows = number(argv[2], "ROWS", UINT64_C(1000000000));
     n = number(argv[3], "WORKERS", WORKERS_MAX);
     rate = number(argv[4], "RATE", UINT64_C(1000000));
@@ -147,9 +164,11 @@ int main(int argc, char **argv) {
         if (!(workers[i].source = id128_source_new(random_bytes, &err)))
             die(err.message);
     }
+    make_codec();
     print_rows(kinds[kind].key, rows, workers, n, rate);
     for (uint64_t i = 0; i < n; i++)
         id128_source_free(workers[i].source);
+    public_codec_free(codec);
     if (fflush(stdout) != 0 || ferror(stdout))
         die("the rows could not be written");
     return 0;

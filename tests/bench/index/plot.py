@@ -9,7 +9,7 @@ COLUMNS = [  # figure, title, as a ratio to auto-increment
 ]
 BAR, GAP, LABELS, PANEL, SPACE, HEAD = 16, 6, 100, 150, 60, 46
 COLORS = {"autoincrement": "#777777", "snowflake": "#1b6ca8", "uuidv7": "#2a9d8f", "ulid-binary": "#6a994e",
-          "ulid-text": "#a7c957", "uuidv4": "#d1495b"}
+          "ulid-text": "#a7c957", "uuidv4": "#d1495b", "public": "#e09f3e"}
 
 
 def ratios(kinds, kind, figure):

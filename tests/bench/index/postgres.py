@@ -16,6 +16,7 @@ KEY_TYPES = {
     "uuidv7": "uuid",
     "ulid-text": "text",
     "ulid-binary": "bytea",
+    "public": "text",
 }
 # Checkpoints come after so many rows and not after so much time, or the counts would depend on the
 # machine's load.  All else that is set here keeps its disk out of the measurement.

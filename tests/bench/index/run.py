@@ -23,7 +23,7 @@ from plot import ratios
 from postgres import Postgres
 from sqlite import Sqlite
 
-KINDS = ["autoincrement", "snowflake", "uuidv7", "ulid-binary", "ulid-text", "uuidv4"]
+KINDS = ["autoincrement", "snowflake", "uuidv7", "ulid-binary", "ulid-text", "uuidv4", "public"]
 COUNTS = ["bytes", "index_bytes", "pages_written", "log_bytes", "page_images"]
 ENGINES = {
     "postgres": Postgres,

@@ -12,6 +12,7 @@ KEY_TYPES = {
     "uuidv7": "BLOB",
     "ulid-text": "TEXT",
     "ulid-binary": "BLOB",
+    "public": "TEXT",
 }
 
 
