@@ -63,7 +63,7 @@ struct sim {
     struct keys keys;
     struct sim_worker nodes[NODES];
     struct fake_snapshot *snapshot;
-    LIST_HEAD(, ask) asks; /* that are not answered yet */
+    LIST_HEAD(ask_list, ask) asks; /* that are not answered yet */
     bool restoring;
     char violation[200];
 
@@ -198,7 +198,7 @@ static void take(struct sim_worker *node, size_t name) {
                               .want = 1 + (uint32_t)fake_below(&sim->world, 12),
                               .has_shard = name == 1,
                               .shard = (uint16_t)fake_below(&sim->world, 4)};
-    struct service_error err;
+    struct service_error err = {.code = NULL};
 
     if (dispenser_take(node->dispensers[name], &node->cluster, &ids, &err) == SERVICE_DONE) {
         if (ids.have != ids.want)
