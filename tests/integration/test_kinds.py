@@ -3,6 +3,7 @@
 
 import re
 import threading
+import time
 import uuid
 
 import clock_page
@@ -91,57 +92,77 @@ class Taker(threading.Thread):
         super().__init__()
         self.ask, self.stop = ask, stop
         self.taken = {"uuidv7": [], "ulid": []}
+        self.count = 0
         self.failure = None
 
     def run(self):
         try:
             while not self.stop.is_set():
-                for kind, batches in self.taken.items():
-                    batches.append(self.ask(kind))
+                for kind, answers in self.taken.items():
+                    asked = time.monotonic()
+                    ids = self.ask(kind)
+                    answers.append((asked, time.monotonic(), ids))
+                    self.count += len(ids)
         except Exception as failure:  # shown by the test
             self.failure = failure
 
 
+def check_order(takers, kind):
+    """Every answer rises, and is above all that anybody had when it was asked for; none comes twice."""
+    answers = [answer for taker in takers for answer in taker.taken[kind]]
+    for _, _, ids in answers:
+        lib.check(all(a < b for a, b in zip(ids, ids[1:])), f"{kind}: an answer rises")
+    had = sorted((done, ids[-1]) for _, done, ids in answers)
+    highest, at = "", 0
+    for asked, _, ids in sorted(answers, key=lambda answer: answer[0]):
+        while at < len(had) and had[at][0] < asked:
+            highest, at = max(highest, had[at][1]), at + 1
+        lib.check(highest < ids[0], f"{kind}: {ids[0]} was asked for when {highest} was had")
+    everything = [text for _, _, ids in answers for text in ids]
+    lib.equal(len(set(everything)), len(everything), f"{kind}: none comes twice")
+    check_shape(kind, everything[::101])
+    return len(everything)
+
+
 def test_uuidv7_and_ulid_increase_whatever_the_clock_does():
-    """B43, B45, B48: through two serving threads, both transports and batches, the clock going back by
-    1 ms, 1 s and 1 h in between.  Within a caller every ID is above all that it had before, and across
-    callers none comes twice."""
+    """B43, B45, B48: two million of them through two serving threads over HTTP, gRPC in batches and streams,
+    and the Unix socket, the clock going back by 1 ms, 1 s and 1 h in between."""
+    wanted = 100_000 if lib.SANITIZED else 2_000_000
     with lib.Fleet() as fleet:
         fleet.init("--new")
         clock = clock_page.Clock(fleet)
+        path = fleet.folder / "ids.sock"
         worker = fleet.worker("--assign-wait=0s", "--machine-ids=2", "--grpc-listen=127.0.0.1:0",
-                              f"--clock-file={clock.path}")
+                              f"--unix-socket={path}", f"--clock-file={clock.path}")
         worker.wait_ready()
         stop = threading.Event()
-        with grpc_lib.channel(worker.grpc_address) as first, \
-                grpc_lib.channel(worker.grpc_address) as second:
-            services = [grpc_lib.IdService(made) for made in (first, second)]
+        with grpc_lib.channel(worker.grpc_address) as first, grpc_lib.channel(worker.grpc_address) as second, \
+                grpc_lib.channel(f"unix:{path}") as third:
+            services = [grpc_lib.IdService(made) for made in (first, second, third)]
+
+            def batch(service, kind, count):
+                return list(service.NextBatch(grpc_lib.ids.NextBatchRequest(kind=kind, count=count)).texts)
+
+            def stream(service, kind):
+                return [text for message in service.Stream(grpc_lib.ids.StreamRequest(
+                    kind=kind, count=6000, batch_count=2000)) for text in message.texts]
+
             takers = [Taker(lambda kind, count=count: over_http(worker, kind, count), stop)
-                      for count in (1, 100)]
-            takers += [Taker(lambda kind, service=service: list(service.NextBatch(
-                grpc_lib.ids.NextBatchRequest(kind=kind, count=100)).texts), stop)
-                for service in services]
+                      for count in (1, 100, 10000)]
+            takers += [Taker(lambda kind, service=service: batch(service, kind, 10000), stop)
+                       for service in services]
+            takers += [Taker(lambda kind, service=service: stream(service, kind), stop)
+                       for service in services[1:]]
             for taker in takers:
                 taker.start()
-
-            def all_went_on(seen):
-                return all(taker.failure or len(taker.taken["ulid"]) >= before + 3
-                           for taker, before in zip(takers, seen))
-
             try:
-                for back_s in (0, 0.001, 1.001, 3601.001):
+                for part, back_s in enumerate((0, 0.001, 1.001, 3601.001), 1):
                     clock.set(-back_s)
                     seen = [len(taker.taken["ulid"]) for taker in takers]
-                    lib.wait_until(lambda: all_went_on(seen), 60, "every caller went on")
-                # One after the other: what is asked for later is above what was had before, on any way.
-                for kind in ("uuidv7", "ulid"):
-                    had = ""
-                    for turn in range(60):
-                        ids = (over_http(worker, kind, 7) if turn % 3 == 0 else
-                               list(services[turn % 2].NextBatch(grpc_lib.ids.NextBatchRequest(
-                                   kind=kind, count=7)).texts))
-                        lib.check(had < ids[0] and ids == sorted(ids), f"{kind}: {had} {ids}")
-                        had = ids[-1]
+                    lib.wait_until(lambda: any(taker.failure for taker in takers) or
+                                   sum(taker.count for taker in takers) >= wanted * part / 4 and
+                                   all(len(taker.taken["ulid"]) >= before + 3
+                                       for taker, before in zip(takers, seen)), 60, "every caller went on")
             finally:
                 stop.set()
                 for taker in takers:
@@ -149,13 +170,7 @@ def test_uuidv7_and_ulid_increase_whatever_the_clock_does():
         for taker in takers:
             if taker.failure:
                 raise taker.failure
-        for kind in ("uuidv7", "ulid"):
-            everything = []
-            for taker in takers:
-                mine = [text for batch in taker.taken[kind] for text in batch]
-                lib.check(all(a < b for a, b in zip(mine, mine[1:])), f"{kind} of one caller")
-                everything += mine
-            lib.equal(len(set(everything)), len(everything), kind)
+        lib.check(sum(check_order(takers, kind) for kind in ("uuidv7", "ulid")) >= wanted, "as many as asked")
         ahead = re.findall(r'snowfleet_id_clock_ahead_seconds\{kind="(.*)"\} (.*)',
                            worker.get("/metrics").body)
         lib.equal([kind for kind, _ in ahead], ["uuidv7", "ulid"])
