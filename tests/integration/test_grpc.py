@@ -172,7 +172,8 @@ def test_decode_says_what_http_says():
                            "timestamp_ms": str(reply.timestamp_ms),
                            "machine_id": reply.machine_id, "sequence": reply.sequence,
                            "future": reply.future,
-                           **({"holder": reply.holder} if reply.holder else {})}, expected)
+                           **({"holder": reply.holder} if reply.holder else {}),
+                           **({"ambiguous": list(reply.ambiguous)} if reply.ambiguous else {})}, expected)
         lib.equal(service.Decode(grpc_lib.ids.DecodeRequest(number=own)).holder, "worker1")
         channel.close()
 

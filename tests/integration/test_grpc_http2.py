@@ -248,8 +248,7 @@ def test_pings_are_answered_down_to_the_documented_interval():
         for _ in range(100):
             lib.equal(raw.status(raw.call())[0], OK)
             raw.send(raw.frame(PING, 0, 0, b"12345678"))
-        for _ in range(30):
-            raw.send(raw.frame(PING, 0, 0, b"12345678"))
+        raw.send(raw.frame(PING, 0, 0, b"12345678") * 30)  # at once: it closes when it has had enough
         _, code, text = raw.goaway()
         lib.equal((code, text), (ENHANCE_YOUR_CALM, "too_many_pings"))
         raw.closed()
