@@ -35,7 +35,7 @@ struct stock {
     uint64_t waiting;         /* values that callers wait for */
     uint64_t amount;          /* blocks to ask for; 0: never asked yet */
     uint64_t granted_boot_ms; /* the last grant */
-    bool active;              /* something was taken since */
+    bool active;              /* something was taken since, or asked for */
 };
 
 struct dispenser {
@@ -361,6 +361,7 @@ enum service_outcome dispenser_take(struct dispenser *d, const struct dispenser_
         return SERVICE_WAIT;
     if (ids->want - stock->held > left)
         return exhausted(d, stock->held + left, err);
+    stock->active = true; /* who is refused comes again, and it is to be there then */
     if (wait_or_fail(d, cluster, err) != SERVICE_WAIT)
         return SERVICE_FAILED;
     stock->waiting += ids->want;

@@ -311,6 +311,35 @@ static void a_clock_above_the_ceiling_is_granted_nothing(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "ceiling"));
 }
 
+/* Who is refused the first grant has nothing in stock that would ask for more. */
+static void what_was_put_off_is_asked_for_again(void) {
+    record.pace_ms = NOW_MS + SEQUENCE_BURST_MS + 500;
+    put_record();
+    CU_ASSERT_EQUAL(take(1), SERVICE_WAIT);
+    settle();
+    CU_ASSERT_EQUAL(take(1), SERVICE_WAIT);
+    settle();
+    CU_ASSERT_EQUAL(take(1), SERVICE_FAILED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "max_rate"));
+    now.wall_ms += 600;
+    now.boot_ms += 600;
+    CU_ASSERT(settle() > 0);
+    CU_ASSERT_EQUAL(take(1), SERVICE_DONE);
+}
+
+static void a_grant_that_failed_is_asked_for_again(void) {
+    CU_ASSERT_EQUAL(take(1), SERVICE_WAIT);
+    settle();
+    CU_ASSERT_EQUAL(take(1), SERVICE_WAIT);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(next());
+    fail(STATUS_UNAVAILABLE);
+    dispenser_changed(dispenser);
+    CU_ASSERT_EQUAL(take(1), SERVICE_FAILED);
+    now.boot_ms += 100;
+    CU_ASSERT(settle() > 0);
+    CU_ASSERT_EQUAL(take(1), SERVICE_DONE);
+}
+
 static void the_end_is_exact(void) {
     record.next[0] = SEQUENCE_VALUE_MAX - 2;
     put_record();
@@ -375,6 +404,8 @@ static CU_TestInfo rules[] = {CHECK_TEST(nothing_is_given_before_etcd_has_confir
                               CHECK_TEST(a_freeze_leaves_what_is_held),
                               CHECK_TEST(a_foreign_era_leaves_nothing),
                               CHECK_TEST(a_clock_above_the_ceiling_is_granted_nothing),
+                              CHECK_TEST(what_was_put_off_is_asked_for_again),
+                              CHECK_TEST(a_grant_that_failed_is_asked_for_again),
                               CHECK_TEST(the_end_is_exact),
                               CHECK_TEST(a_grant_that_the_watch_shows_first_is_no_end),
                               CHECK_TEST(no_such_sequence_is_said_after_a_look),
