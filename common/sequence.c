@@ -212,10 +212,19 @@ enum status sequence_grant(struct sequence *sequence, size_t shard, uint64_t blo
     return STATUS_OK;
 }
 
+/* As sequence_top(), but of a layout of which nothing was granted yet its base. */
+static uint64_t ungranted(const struct sequence *sequence) {
+    for (size_t i = 0; i < sequence->n_shards; i++)
+        if (sequence->next[i] != sequence->next[0] + i)
+            return sequence_top(sequence);
+    return sequence->next[0];
+}
+
 void sequence_rebase(struct sequence *sequence, uint64_t base, size_t n_shards) {
     uint64_t top = sequence_top(sequence);
 
-    assert(n_shards >= 1 && n_shards <= SEQUENCE_SHARDS_MAX && (base >= top || MUTANT_BUILD));
+    assert(n_shards >= 1 && n_shards <= SEQUENCE_SHARDS_MAX &&
+           (base >= ungranted(sequence) || MUTANT_BUILD));
     if (base > SEQUENCE_VALUE_MAX + 1)
         base = top > SEQUENCE_VALUE_MAX ? top : SEQUENCE_VALUE_MAX + 1;
     sequence->n_shards = n_shards;
@@ -244,26 +253,30 @@ enum status sequence_reshard(struct sequence *sequence, size_t n_shards, uint64_
     return STATUS_OK;
 }
 
-/* Each value granted raises the highest next by at most SEQUENCE_SHARDS_MAX, however the sequence was
- * sharded meanwhile; so does a reshard, which pays for a value. */
+/* Counts what the rate allows, and pays for it as if it had been granted: the same copy, or an older one, may
+ * be restored again after this.  m values granted, however the sequence was sharded meanwhile, raise
+ * ungranted() by less than (m + 1) * SEQUENCE_SHARDS_MAX; so does a reshard, which pays for a value. */
 void sequence_fence(struct sequence *sequence, uint64_t until_ms, uint64_t evidence) {
-    uint64_t spread = sequence->mode == SEQUENCE_STRIDE ? SEQUENCE_SHARDS_MAX : 1;
+    uint64_t spread = sequence->mode == SEQUENCE_STRIDE ? 2 * SEQUENCE_SHARDS_MAX : 1;
     uint64_t last_ms = until_ms + SEQUENCE_BURST_MS, base, further;
     uint64_t span_ms = last_ms > sequence->pace_ms ? last_ms - sequence->pace_ms : 0;
+    uint64_t pace_ms = sequence->pace_ms + span_ms;
 
-    /* A pace that is ahead says that some clock was. */
-    if (span_ms < SEQUENCE_BURST_MS)
+    /* Some clock was ahead, and how far the sequence came is anybody's guess. */
+    if (sequence->pace_ms > last_ms + SEQUENCE_BURST_MS) {
         span_ms = SEQUENCE_BURST_MS;
+        pace_ms = last_ms;
+    }
     if (__builtin_mul_overflow(span_ms, sequence->max_rate, &further) ||
-        __builtin_mul_overflow(further / 1000 + 1, spread, &further) ||
-        __builtin_add_overflow(sequence_top(sequence), further, &base))
+        __builtin_mul_overflow(further / 1000, spread, &further) ||
+        __builtin_add_overflow(ungranted(sequence), further, &base))
         base = SEQUENCE_VALUE_MAX + 1;
     if (MUTANT(SEQUENCE_LOW_FENCE))
-        base = sequence_top(sequence);
+        base = ungranted(sequence);
     if (base < evidence)
         base = evidence;
-    if (base < sequence_top(sequence))
-        base = sequence_top(sequence); /* exhausted already */
-    sequence->pace_ms = until_ms < RECORD_WALL_MAX_MS ? until_ms : RECORD_WALL_MAX_MS;
+    if (base < ungranted(sequence))
+        base = ungranted(sequence); /* exhausted already */
+    sequence->pace_ms = min_u64(pace_ms, RECORD_WALL_MAX_MS);
     sequence_rebase(sequence, base, sequence->n_shards);
 }

@@ -8,9 +8,9 @@
  *   {"format":1,"serial":"7","state":"OPEN","mode":"stride","layout":"2","block":1000,"max_rate":1000000,
  *    "pace_ms":"1767225600000","next":["4000","2","3"]}
  *
- * Nothing in it ever falls: not the serial, not the layout, not the highest of next (the pace may, by `set`
- * and recover, after a clock was ahead).  So a record that
- * was dropped stays, and a sequence of that name that is made anew goes on above it.
+ * Nothing in it ever falls: not the serial, not the layout, not the highest of what was granted, and the
+ * pace only by `set` and recover after a clock was far ahead.  So a record that was dropped stays, and a
+ * sequence of that name that is made anew goes on above it.
  *
  * The pace bounds what can have been granted while nobody kept a record of it: a grant of n values moves
  * pace_ms on by n / max_rate from the later of itself and now, and never further than SEQUENCE_BURST_MS
@@ -93,8 +93,9 @@ void sequence_rebase(struct sequence *sequence, uint64_t base, size_t n_shards);
 enum status sequence_reshard(struct sequence *sequence, size_t n_shards, uint64_t now_ms,
                              uint64_t *wait_ms);
 /* Above all that can have been granted until until_ms by those who went on from this record, of which
- * this may be an old copy, and above evidence (a value that is known not to have been passed; 0: none).
- * Whoever granted had a clock that was no later than until_ms. */
+ * this may be an old copy, other fences among them; and above evidence (a value that is known not to have
+ * been passed; 0: none).  Whoever granted had a clock that was no later than until_ms.  It uses up the burst:
+ * grants go on when clocks have passed until_ms. */
 void sequence_fence(struct sequence *sequence, uint64_t until_ms, uint64_t evidence);
 
 #endif

@@ -242,8 +242,9 @@ static enum status edit_set(struct sequence_read *read, const struct ctl_values 
                          top, asked->next);
     if (asked->block_given)
         sequence->block = asked->block;
-    if (sequence->pace_ms > now_ms + SEQUENCE_BURST_MS)
-        sequence->pace_ms = now_ms + SEQUENCE_BURST_MS; /* of a clock that was ahead */
+    /* Of a clock that was ahead: recover leaves it less far. */
+    if (sequence->pace_ms > now_ms + 3 * SEQUENCE_BURST_MS)
+        sequence->pace_ms = now_ms + SEQUENCE_BURST_MS;
     if (asked->next_given)
         sequence_rebase(sequence, asked->next, sequence->n_shards);
     else
