@@ -257,7 +257,7 @@ static json_t *reserved_list(const bool reserved[static MACHINE_IDS]) {
     return list;
 }
 
-static char *spell_meta(const struct meta *meta, const char *before) {
+json_t *meta_json(const struct meta *meta) {
     json_t *record = json_object(), *eras = json_array();
     size_t i;
 
@@ -279,11 +279,11 @@ static char *spell_meta(const struct meta *meta, const char *before) {
     fields_put(record, "mode", json_string(meta->mode == META_OPEN ? "OPEN" : "FROZEN"));
     fields_put(record, "reason", fields_from_label(meta->reason));
     fields_put(record, "if_needed", json_boolean(meta->if_needed));
-    return fields_spell(record, before);
+    return record;
 }
 
 enum status meta_check(const struct meta *meta, struct error *err) {
-    char *text = spell_meta(meta, NULL);
+    char *text = fields_spell(meta_json(meta), NULL);
     struct meta unused;
     enum status status = meta_parse(text, strlen(text), &unused, err);
 
@@ -296,7 +296,7 @@ char *meta_format(const struct meta *meta, const char *before) {
 
     assert(meta_check(meta, &err) == STATUS_OK);
     (void)err;
-    return spell_meta(meta, before);
+    return fields_spell(meta_json(meta), before);
 }
 
 bool meta_usable(const struct meta *meta, uint16_t machine_id) {

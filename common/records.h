@@ -29,6 +29,8 @@
 #include "common/public_id.h"
 #include "common/status.h"
 
+struct json_t; /* of jansson */
+
 #define RECORD_FORMAT 1 /* of meta; a higher one is refused */
 #define RECORD_EARLIER_ERAS_MAX 64
 #define RECORD_REASON_MAX 128
@@ -76,6 +78,8 @@ enum status meta_check(const struct meta *meta, struct error *err);
 /* Spells meta as JSON.  before is the text that it replaces, whose unknown fields are kept; NULL
  * for a first write.  meta must pass meta_check: one that nobody can read would stop the fleet. */
 char *meta_format(const struct meta *meta, const char *before);
+/* The same as a JSON object, for whoever shows parts of it; the caller's reference. */
+struct json_t *meta_json(const struct meta *meta);
 /* In range and not reserved. */
 bool meta_usable(const struct meta *meta, uint16_t machine_id);
 bool meta_earlier_era(const struct meta *meta, const char *era);

@@ -217,8 +217,7 @@ static enum status edit(void *arg, struct ctl_session *session, struct meta *met
 static void show(const struct ctl_session *session, const struct ctl_values *values,
                  const struct range_set *set, bool written) {
     const struct meta *meta = &session->cluster->meta;
-    char *text = meta_format(meta, NULL);
-    json_t *record = json_loads(text, 0, NULL), *object = json_object();
+    json_t *record = meta_json(meta), *object = json_object();
     char until[32] = "";
 
     if (set->until_ms > 0)
@@ -244,7 +243,6 @@ static void show(const struct ctl_session *session, const struct ctl_values *val
                    until);
     }
     json_decref(record);
-    free(text);
 }
 
 static int run(const struct ctl_values *values, char *const *operands, struct error *err) {

@@ -120,6 +120,17 @@ static json_t *coordinator(const struct leader *leader, bool leads) {
     return object;
 }
 
+/* Parts of meta, spelt as in etcd; null while there is none. */
+static void put_meta(json_t *object, const struct meta *meta, bool has_meta) {
+    static const char *const names[] = {"floor_ms", "epoch_ms", "machine_id_range", "reserved"};
+    json_t *record = has_meta ? meta_json(meta) : NULL;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        fields_put(object, names[i],
+                   has_meta ? json_incref(json_object_get(record, names[i])) : json_null());
+    json_decref(record);
+}
+
 json_t *report_status(const struct cluster *cluster, const char *name, uint64_t now_ms) {
     const struct meta *meta = &cluster->meta;
     json_t *object = json_object(), *workers = json_array(), *coordinators = json_array();
@@ -140,8 +151,7 @@ json_t *report_status(const struct cluster *cluster, const char *name, uint64_t 
                !cluster->has_meta ? report_text(cluster->meta_error.message)
                : frozen           ? report_text(meta->reason)
                                   : json_null());
-    fields_put(object, "floor_ms", cluster->has_meta ? report_wide(meta->floor_ms) : json_null());
-    fields_put(object, "epoch_ms", cluster->has_meta ? report_wide(meta->epoch_ms) : json_null());
+    put_meta(object, meta, cluster->has_meta);
     fields_put(object, "leader",
                cluster->has_leader ? json_string(cluster->leader.instance) : json_null());
     fields_put(object, "coordinators", coordinators);

@@ -69,13 +69,11 @@ static json_t *spell_machine(const struct view_machine *machine, uint64_t wall_m
 static void put_meta(json_t *object, const struct meta *meta) {
     static const char *const names[] = {"era", "earlier_eras", "epoch_ms", "machine_id_range",
                                         "reserved"};
-    char *text = meta_format(meta, NULL);
-    json_t *record = json_loads(text, 0, NULL);
+    json_t *record = meta_json(meta);
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         fields_put(object, names[i], json_incref(json_object_get(record, names[i])));
     json_decref(record);
-    free(text);
 }
 
 /* The same fields of a worker that belongs to no cluster. */

@@ -71,6 +71,8 @@ static void status_has_the_names_of_the_contract(void) {
     CU_ASSERT_EQUAL(json_integer_value(json_object_get(slots, "held")), 1);
     CU_ASSERT_EQUAL(json_integer_value(json_object_get(slots, "free")), 1);
     CU_ASSERT_EQUAL(json_integer_value(json_object_get(slots, "reserved")), 1022);
+    CHECK_TEXT(json_string_value(json_object_get(status, "machine_id_range")), "0-1");
+    CU_ASSERT(json_is_array(json_object_get(status, "reserved")));
     json_decref(status);
 }
 
@@ -80,6 +82,7 @@ static void without_meta_the_mode_is_null_and_a_reason_stands(void) {
     cluster_apply(cluster, keys.meta, NULL, 0, 0, 1);
     status = report_status(cluster, "default", NOW_MS);
     CU_ASSERT(json_is_null(json_object_get(status, "mode")));
+    CU_ASSERT(json_is_null(json_object_get(status, "machine_id_range")));
     CHECK_TEXT(json_string_value(json_object_get(status, "reason")), "meta is missing");
     json_decref(status);
 }
