@@ -680,7 +680,8 @@ class Fleet:
         return json.loads(self.ctl(*args, "--output", "json", code=code))
 
     def init(self, *args):
-        return self.ctl("init", *args)
+        """snowfleetctl init, with time for an etcd that has only just begun on a busy machine."""
+        return self.ctl("init", "--etcd-timeout=10s", *args)
 
     def leader(self, coordinators, timeout=20):
         """Waits until exactly one of them leads, and returns it."""
