@@ -11,6 +11,8 @@ import grpc
 import grpc_lib
 import lib
 
+BACK_S = (0.001, 1.001, 3601.001)
+PARTS = len(BACK_S)
 WIDE = ("uuidv4", "uuidv7", "ulid")
 SHAPES = {"uuidv4": re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"),
           "uuidv7": re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"),
@@ -18,7 +20,7 @@ SHAPES = {"uuidv4": re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a
 
 
 def over_http(worker, kind, count=1):
-    reply = worker.get(f"/v1/ids?kind={kind}&count={count}")
+    reply = worker.get(f"/v1/ids?kind={kind}&count={count}", timeout=60)
     lib.equal(reply.status, 200, reply)
     answer = reply.json()
     lib.equal((answer["kind"], answer["count"], len(answer["ids"])), (kind, count, count))
@@ -86,25 +88,31 @@ def test_every_kind_has_its_shape_on_every_way():
 
 
 class Taker(threading.Thread):
-    """Takes UUIDv7 and ULID again and again; each answer with when it was asked for and had."""
+    """Takes UUIDv7 and ULID, so many answers of each between two barriers; each answer with when it was asked
+    for and had.  halfway(part) is called in the middle of each part."""
 
-    def __init__(self, ask, stop):
+    def __init__(self, ask, rounds, barrier, halfway=None):
         super().__init__()
-        self.ask, self.stop = ask, stop
+        self.ask, self.rounds, self.barrier, self.halfway = ask, rounds, barrier, halfway
         self.taken = {"uuidv7": [], "ulid": []}
-        self.count = 0
         self.failure = None
 
     def run(self):
         try:
-            while not self.stop.is_set():
-                for kind, answers in self.taken.items():
-                    asked = time.monotonic()
-                    ids = self.ask(kind)
-                    answers.append((asked, time.monotonic(), ids))
-                    self.count += len(ids)
+            for part in range(PARTS):
+                self.barrier.wait()
+                for n in range(self.rounds):
+                    if self.halfway and n == self.rounds // 2:
+                        self.halfway(part)
+                    for kind, answers in self.taken.items():
+                        asked = time.monotonic()
+                        ids = self.ask(kind)
+                        answers.append((asked, time.monotonic(), ids))
+        except threading.BrokenBarrierError:  # another one failed
+            pass
         except Exception as failure:  # shown by the test
             self.failure = failure
+            self.barrier.abort()
 
 
 def check_order(takers, kind):
@@ -126,8 +134,9 @@ def check_order(takers, kind):
 
 def test_uuidv7_and_ulid_increase_whatever_the_clock_does():
     """B43, B45, B48: two million of them through two serving threads over HTTP, gRPC in batches and streams,
-    and the Unix socket, the clock going back by 1 ms, 1 s and 1 h in between."""
-    wanted = 100_000 if lib.SANITIZED else 2_000_000
+    and the Unix socket, the clock going back by 1 ms, 1 s and 1 h while everybody asks."""
+    # How many are taken is fixed, not how long it takes.  Sanitizers are for threads, not for bulk.
+    rounds, batch_count, wanted = (4, 300, 40_000) if lib.SANITIZED else (7, 10000, 2_000_000)
     with lib.Fleet() as fleet:
         fleet.init("--new")
         clock = clock_page.Clock(fleet)
@@ -135,47 +144,40 @@ def test_uuidv7_and_ulid_increase_whatever_the_clock_does():
         worker = fleet.worker("--assign-wait=0s", "--machine-ids=2", "--grpc-listen=127.0.0.1:0",
                               f"--unix-socket={path}", f"--clock-file={clock.path}")
         worker.wait_ready()
-        stop = threading.Event()
         with grpc_lib.channel(worker.grpc_address) as first, grpc_lib.channel(worker.grpc_address) as second, \
                 grpc_lib.channel(f"unix:{path}") as third:
+
+            def http(count):
+                return lambda kind: over_http(worker, kind, count)
+
+            def batch(service):
+                return lambda kind: list(service.NextBatch(grpc_lib.ids.NextBatchRequest(
+                    kind=kind, count=batch_count)).texts)
+
+            def stream(service):
+                return lambda kind: [text for message in service.Stream(grpc_lib.ids.StreamRequest(
+                    kind=kind, count=batch_count, batch_count=batch_count // 4)) for text in message.texts]
+
             services = [grpc_lib.IdService(made) for made in (first, second, third)]
-
-            def batch(service, kind, count):
-                return list(service.NextBatch(grpc_lib.ids.NextBatchRequest(kind=kind, count=count)).texts)
-
-            def stream(service, kind):
-                return [text for message in service.Stream(grpc_lib.ids.StreamRequest(
-                    kind=kind, count=6000, batch_count=2000)) for text in message.texts]
-
-            takers = [Taker(lambda kind, count=count: over_http(worker, kind, count), stop)
-                      for count in (1, 100, 10000)]
-            takers += [Taker(lambda kind, service=service: batch(service, kind, 10000), stop)
-                       for service in services]
-            takers += [Taker(lambda kind, service=service: stream(service, kind), stop)
-                       for service in services[1:]]
+            asks = [http(1), http(100), http(batch_count), *map(batch, services), *map(stream, services[1:])]
+            barrier = threading.Barrier(len(asks))
+            takers = [Taker(ask, rounds, barrier) for ask in asks]
+            takers[0].halfway = lambda part: clock.set(-BACK_S[part])
             for taker in takers:
                 taker.start()
-            try:
-                for part, back_s in enumerate((0, 0.001, 1.001, 3601.001), 1):
-                    clock.set(-back_s)
-                    seen = [len(taker.taken["ulid"]) for taker in takers]
-                    lib.wait_until(lambda: any(taker.failure for taker in takers) or
-                                   sum(taker.count for taker in takers) >= wanted * part / 4 and
-                                   all(len(taker.taken["ulid"]) >= before + 3
-                                       for taker, before in zip(takers, seen)), 60, "every caller went on")
-            finally:
-                stop.set()
-                for taker in takers:
-                    taker.join()
+            for taker in takers:
+                taker.join()
         for taker in takers:
             if taker.failure:
                 raise taker.failure
-        lib.check(sum(check_order(takers, kind) for kind in ("uuidv7", "ulid")) >= wanted, "as many as asked")
+        taken = [check_order(takers, kind) for kind in ("uuidv7", "ulid")]
+        lib.equal(taken, [PARTS * rounds * (1 + 100 + 6 * batch_count)] * 2)
+        lib.check(sum(taken) >= wanted, f"as many as asked, not {sum(taken)}")
         ahead = re.findall(r'snowfleet_id_clock_ahead_seconds\{kind="(.*)"\} (.*)',
                            worker.get("/metrics").body)
         lib.equal([kind for kind, _ in ahead], ["uuidv7", "ulid"])
         for kind, seconds in ahead:
-            lib.check(3500 < float(seconds) < 3700, f"{kind} is {seconds} s ahead")
+            lib.check(3000 < float(seconds) < 3700, f"{kind} is {seconds} s ahead")
 
 
 def test_kinds_without_a_machine_id_and_without_etcd():
