@@ -34,7 +34,6 @@ def panel(kinds, left, top, figure, as_ratio):
 
 
 def svg(found):
-    rounds = len(next(iter(found["engines"].values()))["autoincrement"])
     n_kinds = max(len(kinds) for kinds in found["engines"].values())
     row = HEAD + n_kinds * (BAR + GAP)
     width = LABELS + len(COLUMNS) * (PANEL + SPACE)
@@ -44,7 +43,8 @@ def svg(found):
            f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
     for i, (engine, kinds) in enumerate(found["engines"].items()):
         top = i * row + HEAD
-        out.append(text(8, top - 26, engine, weight="bold"))
+        rounds = len(kinds["autoincrement"])
+        out.append(text(8, top - 26, f"{engine}, {rounds} round{'s' if rounds > 1 else ''}", weight="bold"))
         for j, kind in enumerate(kinds):
             out.append(text(LABELS - 6, top + j * (BAR + GAP) + BAR - 4, kind, anchor="end"))
         for j, (figure, title, as_ratio) in enumerate(COLUMNS):
@@ -52,5 +52,5 @@ def svg(found):
             out.append(text(left, top - 8, title))
             out.extend(panel(kinds, left, top, figure, as_ratio))
     out.append(text(8, height - 12, f"{found['rows']:,} rows; ratios to auto-increment but for the leaf density; "
-                    f"medians of {rounds} round{'s' if rounds > 1 else ''}"))
+                    "medians of the rounds"))
     return "\n".join(out + ["</svg>"]) + "\n"

@@ -42,6 +42,14 @@ def tools():
 
 def cpu_s(server):
     """What a server and its processes have used, those that have ended included."""
+    while True:
+        try:
+            return cpu_now_s(server)
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # one ended meanwhile: what it used is the server's now
+
+
+def cpu_now_s(server):
     children = pathlib.Path(f"/proc/{server}/task/{server}/children").read_text(encoding="ascii").split()
     ticks = 0
     for pid in [server, *children]:

@@ -6,7 +6,11 @@ size, the pages written and the log, and how full the leaves of the key's index 
     SNOWFLEET_BIN=build/gcc/bin tests/bench/index/run.py --rounds 3
 
 Every round runs each kind once, in turn; a figure is the median of its rounds, with the smallest and the
-largest rate.  Counts do not depend on the machine's load, rates do; inserts a CPU second less.  Needs the packages tagged bench.
+largest rate.  Counts do not depend on the machine's load, rates do; inserts a CPU second less.  Needs the
+packages tagged bench.
+
+With --json FILE the figures are kept there after each measurement, and what is there already is not measured
+again: a run that was ended goes on, and --kinds and --engines split it into pieces.
 """
 import argparse
 import json
@@ -45,12 +49,13 @@ def arguments():
     parser.add_argument("--rows", type=number(10**9), default=5_000_000)
     parser.add_argument("--rounds", type=number(1000), default=3)
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--workers", type=number(64), default=8,
                         help="that give out the keys, between them")
     parser.add_argument("--rate", type=number(10**6), default=20_000,
                         help="keys a second, of all the workers")
     parser.add_argument("--folder", help="for the databases; some 3 GB at 5 million rows")
-    parser.add_argument("--json", help="file to write all the figures to")
+    parser.add_argument("--json", help="file that keeps all the figures, and those of an earlier run")
     parser.add_argument("--svg", help="file to draw them into")
     parser.add_argument("--from-json", help="measure nothing: print and draw what --json wrote before")
     return parser.parse_args()
@@ -65,8 +70,27 @@ def make_rows(kind, args, file):
                        stdout=out, check=True)
 
 
+def earlier(args):
+    """What an earlier run left, or nothing yet."""
+    settings = {"rows": args.rows, "workers": args.workers, "rate": args.rate}
+    if not args.json or not os.path.exists(args.json):
+        return {**settings, "load": [], "engines": {}}
+    with open(args.json) as source:
+        found = json.load(source)
+    for name, value in settings.items():
+        if found[name] != value:
+            raise SystemExit(f"run.py: {args.json} was measured with --{name} {found[name]}, not {value}")
+    return found
+
+
+def keep(found, file):
+    with open(f"{file}.new", "w") as out:
+        json.dump(found, out, indent=1)
+    os.replace(f"{file}.new", file)
+
+
 def run(args):
-    found = {"rows": args.rows, "workers": args.workers, "rate": args.rate, "load": [], "engines": {}}
+    found = earlier(args)
     os.umask(0o022)  # PostgreSQL reads the rows as another user, if this one is root
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         os.chmod(folder, 0o755)
@@ -75,25 +99,32 @@ def run(args):
             for name in args.engines:
                 os.mkdir(f"{folder}/{name}")
                 engines.append(ENGINES[name](f"{folder}/{name}"))
-                found["engines"][engines[-1].name] = {kind: [] for kind in KINDS}
-            for _ in range(args.rounds):
-                for kind in KINDS:
-                    make_rows(kind, args, f"{folder}/rows")
-                    for engine in engines:
+                found["engines"].setdefault(engines[-1].name, {kind: [] for kind in KINDS})
+            for n in range(args.rounds):
+                for kind in args.kinds:
+                    missing = [engine for engine in engines if len(found["engines"][engine.name][kind]) <= n]
+                    if missing:
+                        make_rows(kind, args, f"{folder}/rows")
+                    for engine in missing:
                         started = time.monotonic()
                         figures = engine.measure(kind, f"{folder}/rows", args.rows)
                         found["engines"][engine.name][kind].append(figures)
+                        found["load"].append(os.getloadavg()[0])
                         print(f"{engine.name}: {kind}: {time.monotonic() - started:.0f} s",
                               file=sys.stderr)
-                    found["load"].append(os.getloadavg()[0])
-                # After each round, so that one that is ended early leaves what it has.
-                if args.json:
-                    with open(args.json, "w") as out:
-                        json.dump(found, out, indent=1)
+                        if args.json:
+                            keep(found, args.json)
         finally:
             for engine in engines:
                 engine.close()
     return found
+
+
+def measured(found):
+    """The engines and kinds that have figures, as ratios need them."""
+    some = {engine: {kind: rounds for kind, rounds in kinds.items() if rounds}
+            for engine, kinds in found["engines"].items()}
+    return {engine: kinds for engine, kinds in some.items() if "autoincrement" in kinds}
 
 
 def with_extremes(values):
@@ -125,6 +156,7 @@ def main():
             found = json.load(source)
     else:
         found = run(args)
+    found["engines"] = measured(found)
     report(found)
     if args.svg:
         with open(args.svg, "w") as out:
