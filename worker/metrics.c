@@ -136,15 +136,12 @@ static void write_loops(FILE *out, const struct report *report) {
          offsetof(struct loop_gauges, grpc_floods_total)},
     };
 
-    head(out, "ids_issued_total", "counter", "IDs issued; public ones are Snowflakes.");
-    for (size_t i = 0; i < report->n_loops; i++)
-        fprintf(out, "snowfleet_ids_issued_total{kind=\"snowflake\",loop=\"%zu\"} %" PRIu64 "\n", i,
-                load(&report->loops[i].issued_total));
-    for (int kind = ID_UUIDV4; kind <= ID_SEQUENCE; kind++)
+    head(out, "ids_issued_total", "counter", "IDs issued, by the kind that was asked for.");
+    for (int kind = 0; kind < ID_KINDS; kind++)
         for (size_t i = 0; i < report->n_loops; i++)
             fprintf(out, "snowfleet_ids_issued_total{kind=\"%s\",loop=\"%zu\"} %" PRIu64 "\n",
                     id_kind_name((enum id_kind)kind), i,
-                    load(&report->loops[i].other_issued_total[kind]));
+                    load(&report->loops[i].kind_issued_total[kind]));
     head(out, "id_clock_ahead_seconds", "gauge",
          "How far the newest ID of that kind is dated ahead of the clock, since it went back.");
     fprintf(out, "snowfleet_id_clock_ahead_seconds{kind=\"uuidv7\"} %.15g\n",

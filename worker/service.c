@@ -207,7 +207,7 @@ static enum service_outcome take_wide(struct service *service, uint64_t now_ms,
     status = service->wide.take(service->wide.source, ids->kind, now_ms, ids->wide + ids->have,
                                 ids->want - ids->have, &have, &why);
     ids->have += (uint32_t)have;
-    service->other_issued_total[ids->kind] += have;
+    service->kind_issued_total[ids->kind] += have;
     if (status == STATUS_OK)
         return SERVICE_DONE;
     if (status == STATUS_BUSY) {
@@ -240,7 +240,7 @@ static enum service_outcome take_values(struct service *service, struct service_
     }
     outcome = service->sequences.take(service->sequences.table, ids, err);
     if (outcome == SERVICE_DONE)
-        service->other_issued_total[ids->kind] += ids->have;
+        service->kind_issued_total[ids->kind] += ids->have;
     return outcome;
 }
 
@@ -268,6 +268,7 @@ enum service_outcome service_take(struct service *service, uint64_t now_ms, stru
     if (status == STATUS_OK) {
         service_add_run(ids, run);
         service->issued_total += run.count;
+        service->kind_issued_total[ids->kind] += run.count;
         service->fresh = false;
         if (ids->have == ids->want) {
             finish(service, now_ms, ids);

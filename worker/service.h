@@ -43,7 +43,7 @@ struct service {
     bool fresh;                    /* nothing has been issued since the chain's first claim */
     uint64_t max_backward_wait_ms; /* --max-backward-wait: smaller steps back are waited out */
     enum snowflake_start start;
-    uint64_t issued_total;
+    uint64_t issued_total;      /* Snowflakes of this machine ID, in whatever form */
     struct service_clock clock; /* as last told */
     /* Where the 128-bit kinds come from, as id128_source_take(): one source for all loops. */
     struct service_wide {
@@ -58,7 +58,7 @@ struct service {
                                      struct service_error *err);
         void *table;
     } sequences;
-    uint64_t other_issued_total[ID_KINDS]; /* but for Snowflakes */
+    uint64_t kind_issued_total[ID_KINDS]; /* by what was asked for */
 };
 
 void service_init(struct service *service, uint64_t max_backward_wait_ms,

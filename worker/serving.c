@@ -106,7 +106,7 @@ static void on_publish(uv_prepare_t *handle) {
                           memory_order_release);
     store(&gauges->issued_total, serving->service.issued_total);
     for (int kind = 0; kind < ID_KINDS; kind++)
-        store(&gauges->other_issued_total[kind], serving->service.other_issued_total[kind]);
+        store(&gauges->kind_issued_total[kind], serving->service.kind_issued_total[kind]);
     store(&gauges->parked, park_waiting(serving->park));
     store(&gauges->http_connections, stats.connections);
     store(&gauges->http_connections_total, stats.connections_total);

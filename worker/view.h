@@ -36,8 +36,8 @@ struct loop_gauges {
     _Atomic uint64_t limit_ms;       /* it may issue up to then; 0: it has no generation */
     _Atomic uint64_t last_issued_ms; /* Unix ms of the newest ID; 0: none */
     _Atomic uint64_t newest_ms; /* of the present generation: IDs come above it; 0: there is none */
-    _Atomic uint64_t issued_total; /* Snowflakes */
-    _Atomic uint64_t other_issued_total[ID_KINDS];
+    _Atomic uint64_t issued_total; /* Snowflakes, in whatever form */
+    _Atomic uint64_t kind_issued_total[ID_KINDS];
     _Atomic uint64_t parked; /* callers that wait for the next millisecond */
     _Atomic uint64_t http_connections;
     _Atomic uint64_t http_connections_total;

@@ -3,6 +3,7 @@
 
 import os
 import random
+import re
 
 import grpc
 import grpc_lib
@@ -101,6 +102,10 @@ def test_every_way_makes_and_reads_the_same():
                 lib.equal(values, sorted(values))
             everything = [number for values in behind for _, number in values]
             lib.equal(len(set(everything)), len(everything))
+            metrics = worker.get("/metrics").body
+            lib.equal([sum(map(int, re.findall(rf'ids_issued_total{{kind="{kind}",loop="\d"}} (\d+)', metrics)))
+                       for kind in ("public", "snowflake")], [len(lines) + 50 + 1 + 10000 + 25 + 5, 0])
+            lib.equal(sum(int(machine["issued_total"]) for machine in worker.status()["machines"]), 10131)
             # Its machine ID is the worker's own.
             lib.equal(worker.get(f"/v1/decode/{given['ids'][0]}").json()["holder"], worker.name)
             try:

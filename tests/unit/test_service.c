@@ -558,9 +558,23 @@ static void the_other_kinds_need_no_machine_id(void) {
     CU_ASSERT_EQUAL(take(&ids), SERVICE_DONE);
     CU_ASSERT_EQUAL(ids.have, 3);
     CU_ASSERT_EQUAL(id128_time_ms(&ids.wide[2]), START_MS);
-    CU_ASSERT_EQUAL(service.other_issued_total[ID_ULID], 3);
+    CU_ASSERT_EQUAL(service.kind_issued_total[ID_ULID], 3);
     CU_ASSERT_EQUAL(service.issued_total, 0);
     service_ids_free(&ids);
+}
+
+static void a_public_id_counts_as_that_and_once(void) {
+    struct service_ids plain = {.kind = ID_SNOWFLAKE, .want = 2};
+    struct service_ids public = {.kind = ID_PUBLIC, .want = 3};
+
+    given_machine_7_granted_for_10_s();
+    CU_ASSERT_EQUAL(take(&plain), SERVICE_DONE);
+    CU_ASSERT_EQUAL(take(&public), SERVICE_DONE);
+    CU_ASSERT_EQUAL(service.kind_issued_total[ID_SNOWFLAKE], 2);
+    CU_ASSERT_EQUAL(service.kind_issued_total[ID_PUBLIC], 3);
+    CU_ASSERT_EQUAL(service.issued_total, 5); /* of the machine ID */
+    service_ids_free(&plain);
+    service_ids_free(&public);
 }
 
 static void a_spent_millisecond_is_waited_for_and_what_was_had_is_kept(void) {
@@ -601,6 +615,7 @@ static CU_TestInfo issuing[] = {
     CHECK_TEST(without_a_generation_it_is_unavailable),
     CHECK_TEST(a_child_of_fork_has_no_generation_and_gives_nothing),
     CHECK_TEST(the_other_kinds_need_no_machine_id),
+    CHECK_TEST(a_public_id_counts_as_that_and_once),
     CHECK_TEST(a_spent_millisecond_is_waited_for_and_what_was_had_is_kept),
     CHECK_TEST(without_randomness_there_is_no_id),
     CU_TEST_INFO_NULL,
