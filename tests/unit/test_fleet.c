@@ -257,6 +257,26 @@ static void trouble_of_the_whole_cluster_comes_first(void) {
     CHECK_TEXT(alarm_text(3, "warning"), "No coordinator leads");
 }
 
+static void a_worker_whose_keys_for_public_ids_differ_is_named(void) {
+    struct member *carol;
+
+    strcpy(alice->node.public_key_fingerprint, "0123456789abcdef");
+    strcpy(bob->node.public_key_fingerprint, "fedcba9876543210");
+    CHECK_TEXT(alarm_text(0, "warning"), /* nobody knows which is right */
+               "2 workers have other keys for public IDs than the rest: pod-1, pod-2");
+    bob->node.public_key_fingerprint[0] = '\0';
+    carol = a_worker("ca401000000000000000000000000000", "pod-3", "/snowfleet/default/own/0003",
+                     "/snowfleet/default/hor/0003", "1764547250000");
+    strcpy(carol->node.public_key_fingerprint, "0123456789abcdef");
+    CHECK_TEXT(alarm_text(0, "warning"),
+               "1 worker has other keys for public IDs than the rest: pod-2 (none)");
+    strcpy(bob->node.public_key_fingerprint, "fedcba9876543210");
+    CHECK_TEXT(alarm_text(0, "warning"),
+               "1 worker has other keys for public IDs than the rest: pod-2");
+    strcpy(bob->node.public_key_fingerprint, "0123456789abcdef");
+    CHECK_TEXT(alarm_text(0, "warning"), "none");
+}
+
 static void without_meta_free_and_reserved_cannot_be_told_apart(void) {
     cluster_apply(cluster, keys.meta, NULL, 0, 0, 1);
     check_compact(json_array_get(show("machines"), 0),
@@ -276,6 +296,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(three_of_many_are_named),
     CHECK_TEST(a_horizon_that_is_past_makes_a_machine_id_stuck),
     CHECK_TEST(trouble_of_the_whole_cluster_comes_first),
+    CHECK_TEST(a_worker_whose_keys_for_public_ids_differ_is_named),
     CHECK_TEST(without_meta_free_and_reserved_cannot_be_told_apart),
     CU_TEST_INFO_NULL,
 };
