@@ -37,13 +37,16 @@ struct etcd_kv {
 enum etcd_compare_kind {
     ETCD_VALUE_EQUAL,   /* false when the key is absent */
     ETCD_VALUE_GREATER, /* the stored value sorts after the one given; false when absent */
-    ETCD_ABSENT         /* create_revision is 0; with range_end: no key of the range exists */
+    ETCD_ABSENT,        /* create_revision is 0; with range_end: no key of the range exists */
+    ETCD_NONE_SINCE     /* no key of the range was created after that revision */
 };
 struct etcd_compare {
     enum etcd_compare_kind kind;
     const char *key;
-    const char *value;     /* NULL for ETCD_ABSENT */
-    const char *range_end; /* ETCD_ABSENT only: NULL for the one key; etcd_prefix_end() */
+    const char *value;     /* of the first two */
+    const char *range_end; /* of the last two: NULL for the one key; etcd_prefix_end() */
+    int64_t revision;      /* ETCD_NONE_SINCE only.  A restored etcd uses revisions again, so no
+                              promise may rest on it */
 };
 
 enum etcd_op_kind { ETCD_PUT, ETCD_RANGE, ETCD_DELETE };

@@ -63,6 +63,11 @@ static json_t *compare_json(const struct etcd_compare *compare) {
         set_text(json, "result", "EQUAL");
         set_i64(json, "create_revision", 0);
         return json;
+    case ETCD_NONE_SINCE:
+        set_text(json, "target", "CREATE");
+        set_text(json, "result", "LESS");
+        set_i64(json, "create_revision", compare->revision + 1);
+        return json;
     case ETCD_VALUE_EQUAL:
     case ETCD_VALUE_GREATER: break;
     }

@@ -87,11 +87,7 @@ bool history_alarm(struct history *history, const char *found) {
 enum { FENCE_META, FENCE_DELETE, FENCE_OPS };
 
 void history_fence_build(struct history_fence *fence, const struct keys *keys) {
-    char nobody[HEX128_CHARS + 1];
-
-    memset(nobody, '0', HEX128_CHARS);
-    nobody[HEX128_CHARS] = '\0';
-    keys_assign(keys, nobody, fence->absent);
+    keys_absent(keys, fence->absent);
     fence->ops[FENCE_META] = (struct etcd_op){.kind = ETCD_RANGE, .key = keys->meta};
     fence->ops[FENCE_DELETE] = (struct etcd_op){.kind = ETCD_DELETE, .key = fence->absent};
     fence->txn = (struct etcd_txn){.then = fence->ops, .n_then = FENCE_OPS};

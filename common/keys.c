@@ -83,6 +83,14 @@ void keys_assign(const struct keys *keys, const char *instance, char out[static 
     join(out, keys->assign, instance);
 }
 
+void keys_absent(const struct keys *keys, char out[static KEY_MAX]) {
+    char nobody[HEX128_CHARS + 1];
+
+    memset(nobody, '0', HEX128_CHARS);
+    nobody[HEX128_CHARS] = '\0';
+    keys_assign(keys, nobody, out);
+}
+
 void keys_seq(const struct keys *keys, const char *name, char out[static KEY_MAX]) {
     struct error err;
 

@@ -34,6 +34,9 @@ void keys_hor(const struct keys *keys, uint16_t machine_id, char out[static KEY_
 void keys_own(const struct keys *keys, uint16_t machine_id, char out[static KEY_MAX]);
 void keys_node(const struct keys *keys, const char *instance, char out[static KEY_MAX]);
 void keys_assign(const struct keys *keys, const char *instance, char out[static KEY_MAX]);
+/* A key that never exists, assign/000...0: with a deletion of it a read goes through etcd's log, shows nothing
+ * stale and changes nothing. */
+void keys_absent(const struct keys *keys, char out[static KEY_MAX]);
 /* name passes sequence_name_check(). */
 void keys_seq(const struct keys *keys, const char *name, char out[static KEY_MAX]);
 

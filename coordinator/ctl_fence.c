@@ -6,6 +6,7 @@
 
 #include "common/allocate.h"
 #include "common/sequence.h"
+#include "coordinator/ctl_seq.h"
 
 #define ATTEMPTS 20u /* while etcd does not answer */
 
@@ -48,7 +49,7 @@ static void take_all(void *arg, const struct etcd_txn_result *result) {
 /* One sequence, or all of them; by way of the log. */
 static enum status read_some(struct fence *fence, const char *name, struct error *err) {
     const struct keys *keys = &fence->session->keys;
-    char nobody[HEX128_CHARS + 1], absent[KEY_MAX], key[KEY_MAX];
+    char absent[KEY_MAX], key[KEY_MAX];
     const struct etcd_op ops[] = {
         {.kind = ETCD_RANGE,
          .key = name ? key : keys->seq,
@@ -56,9 +57,7 @@ static enum status read_some(struct fence *fence, const char *name, struct error
         {.kind = ETCD_DELETE, .key = absent},
     };
 
-    memset(nobody, '0', HEX128_CHARS);
-    nobody[HEX128_CHARS] = '\0';
-    keys_assign(keys, nobody, absent);
+    keys_absent(keys, absent);
     if (name)
         keys_seq(keys, name, key);
     forget(fence);
@@ -66,32 +65,6 @@ static enum status read_some(struct fence *fence, const char *name, struct error
                 err) != STATUS_OK)
         return error_context(err, "sequences");
     return STATUS_OK;
-}
-
-static void take_outcome(void *arg, const struct etcd_txn_result *result) {
-    *(bool *)arg = result->succeeded;
-}
-
-static enum status write_one(const struct fence *fence, const char *name, const char *before,
-                             const char *after, bool *written, struct error *err) {
-    const struct keys *keys = &fence->session->keys;
-    char key[KEY_MAX];
-    const struct etcd_compare compares[] = {
-        {.kind = ETCD_VALUE_EQUAL, .key = keys->meta, .value = fence->frozen},
-        {.kind = ETCD_VALUE_EQUAL, .key = key, .value = before},
-    };
-    const struct etcd_op put = {.kind = ETCD_PUT, .key = key, .value = after};
-    const struct etcd_op look = {.kind = ETCD_RANGE, .key = key};
-
-    keys_seq(keys, name, key);
-    return ctl_txn(fence->session,
-                   &(struct etcd_txn){.compares = compares,
-                                      .n_compares = 2,
-                                      .then = &put,
-                                      .n_then = 1,
-                                      .otherwise = &look,
-                                      .n_otherwise = 1},
-                   take_outcome, written, err);
 }
 
 /* Nothing is granted while meta is frozen, so the clock is read after that. */
@@ -118,7 +91,11 @@ static enum status fence_one(struct fence *one, const char *name, const char *va
 
     *n += after != NULL;
     for (unsigned i = 0; status == STATUS_OK && !written && i < ATTEMPTS; i++) {
-        status = write_one(one, name, before, after, &written, err);
+        status = ctl_seq_write(
+            one->session,
+            &(struct ctl_seq_change){
+                .name = name, .meta = one->frozen, .before = before, .after = after},
+            &written, err);
         if (status != STATUS_OK && status != STATUS_UNKNOWN)
             break;
         if (status == STATUS_OK && written)

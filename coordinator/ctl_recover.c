@@ -143,15 +143,13 @@ static void take_all(void *arg, const struct etcd_txn_result *result) {
 /* Everything, by way of the log: a deletion of what never exists keeps etcd from answering out of a
  * member's own, perhaps stale state. */
 static enum status read_logged(struct ctl_session *session, struct error *err) {
-    char end[KEY_MAX], nobody[HEX128_CHARS + 1], absent[KEY_MAX];
+    char end[KEY_MAX], absent[KEY_MAX];
     const struct etcd_op ops[] = {
         {.kind = ETCD_RANGE, .key = session->keys.prefix, .range_end = end},
         {.kind = ETCD_DELETE, .key = absent},
     };
 
-    memset(nobody, '0', HEX128_CHARS);
-    nobody[HEX128_CHARS] = '\0';
-    keys_assign(&session->keys, nobody, absent);
+    keys_absent(&session->keys, absent);
     etcd_prefix_end(session->keys.prefix, end, sizeof end);
     if (ctl_txn(session, &(struct etcd_txn){.then = ops, .n_then = 2}, take_all, session, err) !=
         STATUS_OK)

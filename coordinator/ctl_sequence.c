@@ -13,6 +13,7 @@
 #include "common/sequence.h"
 #include "coordinator/ctl.h"
 #include "coordinator/ctl_output.h"
+#include "coordinator/ctl_seq.h"
 #include "coordinator/ctl_session.h"
 #include "coordinator/report.h"
 
@@ -90,7 +91,8 @@ struct sequence_read {
     char *meta_value; /* NULL: absent */
     char *value;      /* NULL: absent */
     struct sequence sequence;
-    int64_t count; /* sequences that there are */
+    int64_t count;    /* sequences that there are */
+    int64_t revision; /* of etcd, when it was read */
     struct error err;
 };
 
@@ -106,6 +108,7 @@ static void take_read(void *arg, const struct etcd_txn_result *result) {
 
     read->err.status = STATUS_OK;
     read->count = result->results[2].count;
+    read->revision = result->revision;
     if (meta->n_kvs == 0) {
         error_set(&read->err, STATUS_NOT_FOUND,
                   "cluster %s: meta is missing: snowfleetctl init makes it",
@@ -124,7 +127,7 @@ static void take_read(void *arg, const struct etcd_txn_result *result) {
 /* By way of etcd's log: a member of its own may be behind. */
 static enum status read_one(struct sequence_read *read, struct error *err) {
     const struct keys *keys = &read->session->keys;
-    char key[KEY_MAX], nobody[HEX128_CHARS + 1], absent[KEY_MAX];
+    char key[KEY_MAX], absent[KEY_MAX];
     const struct etcd_op ops[] = {
         {.kind = ETCD_RANGE, .key = keys->meta},
         {.kind = ETCD_RANGE, .key = key},
@@ -136,9 +139,7 @@ static enum status read_one(struct sequence_read *read, struct error *err) {
         {.kind = ETCD_DELETE, .key = absent},
     };
 
-    memset(nobody, '0', HEX128_CHARS);
-    nobody[HEX128_CHARS] = '\0';
-    keys_assign(keys, nobody, absent);
+    keys_absent(keys, absent);
     keys_seq(keys, read->name, key);
     read_free(read);
     if (ctl_txn(read->session, &(struct etcd_txn){.then = ops, .n_then = 4}, take_read, read,
@@ -285,32 +286,6 @@ static enum status edit_drop(struct sequence_read *read, const struct ctl_values
 
 /* ---- writing ---- */
 
-static void take_outcome(void *arg, const struct etcd_txn_result *result) {
-    *(bool *)arg = result->succeeded;
-}
-
-static enum status write_one(const struct sequence_read *read, const char *text, bool *written,
-                             struct error *err) {
-    const struct keys *keys = &read->session->keys;
-    char key[KEY_MAX];
-    const struct etcd_compare compares[] = {
-        {.kind = ETCD_VALUE_EQUAL, .key = keys->meta, .value = read->meta_value},
-        {.kind = read->value ? ETCD_VALUE_EQUAL : ETCD_ABSENT, .key = key, .value = read->value},
-    };
-    const struct etcd_op put = {.kind = ETCD_PUT, .key = key, .value = text};
-    const struct etcd_op look = {.kind = ETCD_RANGE, .key = key};
-
-    keys_seq(keys, read->name, key);
-    return ctl_txn(read->session,
-                   &(struct etcd_txn){.compares = compares,
-                                      .n_compares = 2,
-                                      .then = &put,
-                                      .n_then = 1,
-                                      .otherwise = &look,
-                                      .n_otherwise = 1},
-                   take_outcome, written, err);
-}
-
 /* One round.  sent: what was sent with unknown outcome, serial 0 for nothing.  A record of its serial, or later
  * in its layout, says that it arrived. */
 static enum status try_once(struct sequence_read *read, const struct ctl_values *values,
@@ -337,7 +312,13 @@ static enum status try_once(struct sequence_read *read, const struct ctl_values 
         return status;
     *sent = read->sequence;
     text = sequence_format(&read->sequence, read->value);
-    status = write_one(read, text, written, err);
+    status = ctl_seq_write(read->session,
+                           &(struct ctl_seq_change){.name = read->name,
+                                                    .meta = read->meta_value,
+                                                    .before = read->value,
+                                                    .revision = read->revision,
+                                                    .after = text},
+                           written, err);
     free(text);
     if (status == STATUS_OK && !*written)
         sent->serial = 0; /* it did not arrive, and never will */

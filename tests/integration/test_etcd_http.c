@@ -146,6 +146,26 @@ static void a_value_is_compared_exactly_and_as_text(void) {
     }
 }
 
+static void keys_that_were_created_since_are_noticed_and_changed_ones_are_not(void) {
+    struct etcd_compare none = {.kind = ETCD_NONE_SINCE, .key = "/t/s/", .range_end = "/t/s0"};
+    const struct etcd_op get = {.kind = ETCD_RANGE, .key = "/t/s/a"};
+    const struct etcd_txn ask = {&none, 1, &get, 1, &get, 1};
+
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &ask), STATUS_OK);
+    CU_ASSERT_TRUE(wait.succeeded);
+    CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/s/a", "first", 0), STATUS_OK);
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &ask), STATUS_OK);
+    CU_ASSERT_FALSE(wait.succeeded);
+    none.revision = wait.mod_revision;
+    CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/s/a", "changed", 0), STATUS_OK);
+    CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/s0", "beyond", 0), STATUS_OK);
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &ask), STATUS_OK);
+    CU_ASSERT_TRUE(wait.succeeded);
+    none.revision--;
+    CU_ASSERT_EQUAL(etcd_wait_txn(&wait, &ask), STATUS_OK);
+    CU_ASSERT_FALSE(wait.succeeded);
+}
+
 static void a_key_is_read_as_it_was(void) {
     struct etcd_op get = {.kind = ETCD_RANGE, .key = "/t/then"};
     const struct etcd_txn read = {.then = &get, .n_then = 1};
@@ -552,6 +572,7 @@ static void proxies_in_the_environment_are_ignored(void) {
 static CU_TestInfo rules[] = {
     CHECK_TEST(a_key_is_created_only_where_it_is_absent),
     CHECK_TEST(a_value_is_compared_exactly_and_as_text),
+    CHECK_TEST(keys_that_were_created_since_are_noticed_and_changed_ones_are_not),
     CHECK_TEST(a_key_is_read_as_it_was),
     CHECK_TEST(a_prefix_of_1024_keys_is_read_at_once),
     CHECK_TEST(what_etcd_refuses_is_told_and_not_done),

@@ -2,12 +2,18 @@
 """Sequences: values of named counters, each once, over every transport and whatever happens to workers and
 etcd."""
 
+import concurrent.futures
 import itertools
+import pathlib
+import sys
 import threading
 
 import grpc_lib
 import lib
 import sequence_lib as seq
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import fault_proxy  # pylint: disable=wrong-import-position
 
 Code = grpc_lib.Code
 
@@ -423,14 +429,22 @@ def test_a_record_that_went_back_is_not_granted_from():
 
 
 def test_the_number_of_names_is_limited():
-    with lib.Fleet() as fleet:
+    with lib.Fleet() as fleet, fault_proxy.FaultProxy(seed=1) as proxy:
         fleet.init("--if-needed", "--max-window=1s", "--max-offset=1ms")
         done = fleet.ctl_raw("sequence", "create", "first")
         lib.check(done.returncode == 1 and "--start: is required" in done.stderr, done.stderr)
         fleet.ctl("sequence", "create", "first", "--start=1")
         value = fleet.get("seq/first").value
-        fleet.etcd.put_all({fleet.key(f"seq/n{i}"): value for i in range(999)})
-        done = fleet.ctl_raw("sequence", "create", "last", "--start=1")
+        fleet.etcd.put_all({fleet.key(f"seq/n{i}"): value for i in range(998)})
+        # One has counted 999 when another one becomes the last.
+        late = ("--etcd-timeout=30s", "--etcd-endpoints", f"http://{proxy.link('ctl>etcd', fleet.etcd.address)}")
+        rule = proxy.rule("lose_up", body="request_put", late=1)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            done = pool.submit(fleet.ctl_raw, "sequence", "create", "late", "--start=1", *late)
+            lib.wait_until(lambda: proxy.hits(rule) == 1, 20, "it wants to write")
+            fleet.ctl("sequence", "create", "last", "--start=1")
+            proxy.remove(rule)
+            done = done.result()
         lib.check(done.returncode == 1 and "there are 1000 sequences, and at most 1000" in done.stderr,
                   done.stderr)
         lib.equal(len(fleet.ctl_json("sequence", "list")), 1000)

@@ -85,6 +85,14 @@ bool fake_store_holds(const struct fake_store *store, const struct etcd_compare 
         return at == store->n ||
                !fake_in_range(store->kvs[at].key, compare->key, compare->range_end);
     }
+    if (compare->kind == ETCD_NONE_SINCE) {
+        for (at = fake_store_seek(store, compare->key);
+             at < store->n && fake_in_range(store->kvs[at].key, compare->key, compare->range_end);
+             at++)
+            if (store->kvs[at].create_revision > compare->revision)
+                return false;
+        return true;
+    }
     if (!kv)
         return false;
     assert(compare->value);

@@ -24,7 +24,8 @@ static void a_transaction_is_spelled_as_every_gateway_reads_it(void) {
         {.kind = ETCD_VALUE_EQUAL, .key = "/w/1", .value = "hello"},
         {.kind = ETCD_VALUE_GREATER, .key = "/w/1", .value = ""},
         {.kind = ETCD_ABSENT, .key = "/w/1"},
-        {.kind = ETCD_ABSENT, .key = "/w/", .range_end = "/w0"}};
+        {.kind = ETCD_ABSENT, .key = "/w/", .range_end = "/w0"},
+        {.kind = ETCD_NONE_SINCE, .key = "/w/", .range_end = "/w0", .revision = 7}};
     const struct etcd_op then[] = {
         {.kind = ETCD_PUT, .key = "/w/1", .value = "hello", .lease = INT64_MAX},
         {.kind = ETCD_PUT, .key = "/w/1", .value = ""},
@@ -32,7 +33,7 @@ static void a_transaction_is_spelled_as_every_gateway_reads_it(void) {
     const struct etcd_op otherwise[] = {
         {.kind = ETCD_RANGE, .key = "/w/", .range_end = "/w0", .limit = 2, .keys_only = true},
         {.kind = ETCD_RANGE, .key = "/w/1", .revision = INT64_MAX}};
-    const struct etcd_txn txn = {compares, 4, then, 3, otherwise, 2};
+    const struct etcd_txn txn = {compares, 5, then, 3, otherwise, 2};
     struct etcd_json_shape written;
     struct error err;
     char *body = NULL;
@@ -46,7 +47,9 @@ static void a_transaction_is_spelled_as_every_gateway_reads_it(void) {
         "{\"key\":\"L3cvMQ==\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
         "\"create_revision\":\"0\"},"
         "{\"key\":\"L3cv\",\"range_end\":\"L3cw\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
-        "\"create_revision\":\"0\"}],"
+        "\"create_revision\":\"0\"},"
+        "{\"key\":\"L3cv\",\"range_end\":\"L3cw\",\"target\":\"CREATE\",\"result\":\"LESS\","
+        "\"create_revision\":\"8\"}],"
         "\"success\":["
         "{\"request_put\":{\"key\":\"L3cvMQ==\",\"value\":\"aGVsbG8=\","
         "\"lease\":\"9223372036854775807\"}},"
