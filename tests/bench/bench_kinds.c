@@ -3,7 +3,8 @@
  * in turn, and a ratio is that of one round.
  *
  * The kinds come from where a worker takes them, each ID by a call of its own; "of 1000" is what a batch of
- * the API takes.  The uuidd is one of our own, on a socket in a temporary folder, asked as libuuid asks: one
+ * the API takes.  Values of a sequence come out of blocks of 1000 and more, granted by an etcd in memory,
+ * whose share is in the figure; no lock is.  The uuidd is one of our own, on a socket in a temporary folder, asked as libuuid asks: one
  * connection for each request. */
 #include <errno.h>
 #include <signal.h>
@@ -21,11 +22,17 @@
 #include "common/id128_source.h"
 #include "common/public_id.h"
 #include "common/random.h"
+#include "common/records.h"
 #include "common/snowflake.h"
 #include "common/ulid.h"
 #include "common/uuid.h"
+#include "tests/support/fake_etcd.h"
+#include "worker/dispenser.h"
 
 #define ROUNDS 7
+#define START_MS                                                                                   \
+    UINT64_C(1767225600000) /* of the clock of the sequence; it goes on by what is granted */
+#define ERA "0123456789abcdef0123456789abcdef"
 #define IDS 400000 /* of a kind in a round */
 #define ASKED 1000 /* of uuidd */
 #define BATCH 1000
@@ -47,6 +54,12 @@ void uuid_unparse(const uuid_t id, char *out);
 static struct id128_source *source;
 static struct public_codec *codec;
 static struct snowflake gen;
+static struct fake_world world;
+static struct fake_etcd *etcd;
+static struct keys keys;
+static struct dispenser_cluster cluster;
+static struct dispenser *dispenser;
+static struct instant sequence_now = {.wall_ms = START_MS, .boot_ms = 1000};
 static uint64_t now_ms = SNOWFLAKE_EPOCH_MS + 1;
 static char folder[] = "/tmp/bench_kinds.XXXXXX";
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -176,6 +189,52 @@ static void ulid_batch(void) {
 
 static void ulid_text(void) {
     text_of(ID128_ULID);
+}
+
+/* What the control thread does: asks etcd, and tells what it said. */
+static void grant(void) {
+    const struct etcd_txn *txn;
+    uint64_t wake_boot_ms;
+
+    sequence_now.wall_ms++, sequence_now.boot_ms++;
+    while ((txn = dispenser_next(dispenser, &cluster, sequence_now, &wake_boot_ms))) {
+        struct etcd_txn_result *result;
+
+        if (fake_etcd_execute(etcd, txn, false, &result) != STATUS_OK)
+            die("the sequence's etcd does not answer");
+        dispenser_answered(dispenser, &cluster, sequence_now, NULL, result);
+        fake_etcd_result_free(result);
+    }
+}
+
+static uint64_t next_value(void) {
+    struct service_ids ids = {.kind = ID_SEQUENCE, .want = 1};
+    struct service_error err;
+    enum service_outcome outcome;
+    uint64_t first;
+
+    while ((outcome = dispenser_take(dispenser, &cluster, &ids, &err)) == SERVICE_WAIT)
+        grant();
+    if (outcome != SERVICE_DONE)
+        die(err.message);
+    if (dispenser_wants(dispenser))
+        grant();
+    first = service_run_id(&ids, 0, 0);
+    service_ids_free(&ids);
+    return first;
+}
+
+static void sequence_value(void) {
+    uint64_t value = next_value();
+
+    keep(&value);
+}
+
+static void sequence_text(void) {
+    char text[DECIMAL_U64_MAX_CHARS];
+
+    decimal_format(next_value(), text);
+    keep(text);
 }
 
 /* --- the others --- */
@@ -308,10 +367,12 @@ static const struct {
     {"uuidv7, of 1000", uuidv7_batch, IDS / BATCH, BATCH, LIBUUID_ID},
     {"ulid", ulid_id, IDS, 1, LIBUUID_ID},
     {"ulid, of 1000", ulid_batch, IDS / BATCH, BATCH, LIBUUID_ID},
+    {"sequence", sequence_value, IDS, 1, LIBUUID_ID},
     {"snowflake, text", snowflake_text, IDS, 1, LIBUUID_TEXT},
     {"uuidv4, text", uuidv4_text, IDS, 1, LIBUUID_TEXT},
     {"uuidv7, text", uuidv7_text, IDS, 1, LIBUUID_TEXT},
     {"ulid, text", ulid_text, IDS, 1, LIBUUID_TEXT},
+    {"sequence, text", sequence_text, IDS, 1, LIBUUID_TEXT},
     {"public of snowflake, text", public_text, IDS, 1, LIBUUID_TEXT},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
@@ -349,21 +410,66 @@ static void report(int i, double ns[CANDIDATES][ROUNDS]) {
 }
 
 static void make_sources(void) {
-    struct public_keys keys = {.n = 1, .keys = {{.version = 1}}};
+    struct public_keys public_keys = {.n = 1, .keys = {{.version = 1}}};
     struct error err;
 
-    if (random_bytes(keys.keys[0].key, sizeof keys.keys[0].key, &err) != STATUS_OK ||
-        !(codec = public_codec_new(&keys, &err)) ||
+    if (random_bytes(public_keys.keys[0].key, sizeof public_keys.keys[0].key, &err) != STATUS_OK ||
+        !(codec = public_codec_new(&public_keys, &err)) ||
         !(source = id128_source_new(random_bytes, &err)))
         die(err.message);
     snowflake_init(&gen, SNOWFLAKE_EPOCH_MS, 7, SNOWFLAKE_EPOCH_MS, UINT64_MAX,
                    SNOWFLAKE_START_SPREAD);
 }
 
+static void make_sequence(void) {
+    struct meta meta = {.format = RECORD_FORMAT,
+                        .serial = 1,
+                        .floor_ms = START_MS,
+                        .epoch_ms = START_MS,
+                        .last_machine_id = 1023,
+                        .max_window_ms = 60000,
+                        .mode = META_OPEN,
+                        .era = ERA};
+    struct sequence record = {.serial = 1,
+                              .layout = 1,
+                              .block = SEQUENCE_BLOCK_DEFAULT,
+                              .max_rate = SEQUENCE_RATE_MAX,
+                              .n_shards = 1,
+                              .next = {1}};
+    char *meta_text = meta_format(&meta, NULL), *text = sequence_format(&record, NULL);
+    char key[KEY_MAX], ceiling[CEILING_TEXT_MAX];
+    struct error err;
+
+    fake_world_init(&world, 1);
+    etcd = fake_etcd_new(&world);
+    if (keys_init(&keys, "default", &err) != STATUS_OK)
+        die(err.message);
+    keys_seq(&keys, "orders", key);
+    ceiling_format(CEILING_NONE, ceiling);
+    fake_etcd_put(etcd, keys.meta, meta_text, 0);
+    fake_etcd_put(etcd, key, text, 0);
+    fake_etcd_put(etcd, keys.ceil, ceiling, 0);
+    dispenser_cluster_init(&cluster);
+    dispenser_cluster_meta(&cluster, meta_text, strlen(meta_text));
+    dispenser_cluster_judge(&cluster, "");
+    dispenser = dispenser_new(&(struct dispenser_config){
+        .keys = &keys, .name = "orders", .retry_min_ms = 100, .retry_max_ms = 2000});
+    free(text);
+    free(meta_text);
+}
+
+static void free_sequence(void) {
+    dispenser_free(dispenser);
+    dispenser_cluster_done(&cluster);
+    fake_etcd_free(etcd);
+    fake_world_done(&world);
+}
+
 int main(void) {
     static double ns[CANDIDATES][ROUNDS];
 
     make_sources();
+    make_sequence();
     start_uuidd();
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < CANDIDATES; i++)
@@ -374,6 +480,7 @@ int main(void) {
         ROUNDS);
     for (int i = 0; i < CANDIDATES; i++)
         report(i, ns);
+    free_sequence();
     id128_source_free(source);
     public_codec_free(codec);
     return 0;
