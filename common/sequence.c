@@ -262,8 +262,8 @@ void sequence_fence(struct sequence *sequence, uint64_t until_ms, uint64_t evide
     uint64_t span_ms = last_ms > sequence->pace_ms ? last_ms - sequence->pace_ms : 0;
     uint64_t pace_ms = sequence->pace_ms + span_ms;
 
-    /* Some clock was ahead, and how far the sequence came is anybody's guess. */
     if (sequence->pace_ms > last_ms + SEQUENCE_BURST_MS) {
+        sequence->dropped = true;
         span_ms = SEQUENCE_BURST_MS;
         pace_ms = last_ms;
     }

@@ -9,7 +9,7 @@
  *    "pace_ms":"1767225600000","next":["4000","2","3"]}
  *
  * Nothing in it ever falls: not the serial, not the layout, not the highest of what was granted, and the
- * pace only by `set` and recover after a clock was far ahead.  So a record that was dropped stays, and a
+ * pace only by `set --next` and recover after a clock was far ahead.  So a record that was dropped stays, and a
  * sequence of that name that is made anew goes on above it.
  *
  * The pace bounds what can have been granted while nobody kept a record of it: a grant of n values moves
@@ -95,7 +95,9 @@ enum status sequence_reshard(struct sequence *sequence, size_t n_shards, uint64_
 /* Above all that can have been granted until until_ms by those who went on from this record, of which
  * this may be an old copy, other fences among them; and above evidence (a value that is known not to have
  * been passed; 0: none).  Whoever granted had a clock that was no later than until_ms.  It uses up the burst:
- * grants go on when clocks have passed until_ms. */
+ * grants go on when clocks have passed until_ms.
+ * A pace that is further ahead than such clocks make it shows that one was; then nobody can tell how far the
+ * sequence came, and it is dropped: who makes it anew has to say where it starts. */
 void sequence_fence(struct sequence *sequence, uint64_t until_ms, uint64_t evidence);
 
 #endif

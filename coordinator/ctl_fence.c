@@ -73,12 +73,19 @@ static char *fenced(const struct fence *fence, const char *name, const char *bef
                         fence->evidence->meta.max_offset_ms;
     struct sequence sequence;
     struct error err;
+    bool dropped;
 
     if (sequence_parse(before, strlen(before), &sequence, &err) != STATUS_OK) {
         ctl_note("sequence %s is left alone, and gives nothing: %s", name, err.message);
         return NULL;
     }
+    dropped = sequence.dropped;
     sequence_fence(&sequence, until_ms, recover_sequence(fence->evidence, name));
+    if (sequence.dropped && !dropped && fence->frozen)
+        ctl_note(
+            "sequence %s is dropped: a clock was far ahead when it was granted from, so how far it came is "
+            "not known; create it anew with a --start that is above all its values",
+            name);
     return sequence_format(&sequence, before);
 }
 

@@ -78,7 +78,9 @@ static const struct option options[] = {
      .given_offset = offsetof(struct ctl_values, sequence.next_given),
      .argument = "N",
      .max = SEQUENCE_VALUE_MAX,
-     .help = "set: the next value to be granted, above all that were."},
+     .help =
+         "set: the next value to be granted, above all that were.  Also lets a sequence go on at once after "
+         "a clock was far ahead."},
     {.name = NULL},
 };
 
@@ -243,8 +245,9 @@ static enum status edit_set(struct sequence_read *read, const struct ctl_values 
                          top, asked->next);
     if (asked->block_given)
         sequence->block = asked->block;
-    /* Of a clock that was ahead: recover leaves it less far. */
-    if (sequence->pace_ms > now_ms + 3 * SEQUENCE_BURST_MS)
+    /* Of a clock that was ahead.  recover, given an older copy, would not look for what is granted from now on,
+     * as with all that --next does. */
+    if (asked->next_given && sequence->pace_ms > now_ms + 3 * SEQUENCE_BURST_MS)
         sequence->pace_ms = now_ms + SEQUENCE_BURST_MS;
     if (asked->next_given)
         sequence_rebase(sequence, asked->next, sequence->n_shards);

@@ -4,9 +4,11 @@ etcd."""
 
 import concurrent.futures
 import itertools
+import json
 import pathlib
 import sys
 import threading
+import time
 
 import grpc_lib
 import lib
@@ -382,6 +384,10 @@ def test_recover_fences_sequences():
         worker, dead = fleet.worker(*options), fleet.worker(*options)
         lib.wait_until(lambda: worker.get(seq.path("heard")).status == 200, 20, "it gives values")
         before = {f"seq/{name}": fleet.get(f"seq/{name}").value for name in names}
+        # What was granted while a clock was a day ahead has no bound.
+        fleet.ctl("sequence", "create", "ahead", "--block=10", "--max-rate=1000")
+        day_ahead = str(int(time.time() * 1000) + 86400000)
+        before["seq/ahead"] = json.dumps(dict(seq.record(fleet, "ahead"), pace_ms=day_ahead))
         started = [int(text) for name in names for text in seq.record(fleet, name)["next"]]
         # An operator's set is in no rate: only who has heard of it can tell.
         fleet.ctl("sequence", "set", "heard", "--next=5000000000000")
@@ -393,10 +399,15 @@ def test_recover_fences_sequences():
         go_back(fleet, before)
         wanted = [seq.record(fleet, name)["layout"] for name in names]
         dry = fleet.ctl_json("recover", "--dry-run", "--force")
-        lib.equal(dry["sequences"], 3)
+        lib.equal(dry["sequences"], 4)
         lib.equal([seq.record(fleet, name)["layout"] for name in names], wanted, "a dry run writes nothing")
-        done = fleet.ctl_json("recover", "--yes", "--force")
-        lib.equal(done["sequences"], 3)
+        done = fleet.ctl_raw("recover", "--yes", "--force", "--output=json")
+        lib.equal((done.returncode, json.loads(done.stdout)["sequences"]), (0, 4), done.stderr)
+        lib.check("sequence ahead is dropped: a clock was far ahead" in done.stderr, done.stderr)
+        lib.equal(fleet.ctl_json("sequence", "show", "ahead")["state"], "DROPPED")
+        fleet.ctl("sequence", "create", "ahead", "--start=7000000")
+        lib.wait_until(lambda: worker.get(seq.path("ahead")).status == 200, 30, "it is served again")
+        lib.equal(seq.take(worker, "ahead"), [7000001])
         for name in names:
             least = min(int(text) for text in seq.record(fleet, name)["next"])
             lib.check(least > max(given[name]), f"{name}: {least} is above {max(given[name])}")

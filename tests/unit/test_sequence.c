@@ -248,6 +248,21 @@ static void evidence_counts_beside_the_rate(void) {
     CU_ASSERT_EQUAL(seq.next[0], 5000000000000);
 }
 
+static void a_pace_far_ahead_leaves_no_bound_so_the_fence_drops(void) {
+    struct sequence ahead = seq;
+
+    ahead.pace_ms = NOW_MS +
+                    2 * SEQUENCE_BURST_MS; /* as the fence of another recover may leave it */
+    sequence_fence(&ahead, NOW_MS, 0);
+    CU_ASSERT_FALSE(ahead.dropped);
+    ahead = seq;
+    ahead.pace_ms = NOW_MS + 2 * SEQUENCE_BURST_MS + 1;
+    sequence_fence(&ahead, NOW_MS, 0);
+    CU_ASSERT_TRUE(ahead.dropped);
+    CU_ASSERT(ahead.next[0] > seq.next[0]);
+    CU_ASSERT_EQUAL(ahead.pace_ms, NOW_MS + SEQUENCE_BURST_MS); /* one made anew need not wait */
+}
+
 static void a_fence_past_the_end_exhausts(void) {
     seq.next[0] = SEQUENCE_VALUE_MAX - 5;
     sequence_fence(&seq, NOW_MS, 0);
@@ -267,6 +282,7 @@ static CU_TestInfo block_rules[] = {CHECK_TEST(blocks_follow_one_another),
                                     CHECK_TEST(a_clock_behind_the_pace_waits),
                                     CHECK_TEST(a_fence_is_above_all_that_can_have_been_granted),
                                     CHECK_TEST(evidence_counts_beside_the_rate),
+                                    CHECK_TEST(a_pace_far_ahead_leaves_no_bound_so_the_fence_drops),
                                     CHECK_TEST(a_fence_past_the_end_exhausts),
                                     CU_TEST_INFO_NULL};
 static CU_TestInfo shard_rules[] = {
