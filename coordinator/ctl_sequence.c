@@ -188,6 +188,14 @@ static enum status check_former(const struct sequence *former, const struct ctl_
     return STATUS_OK;
 }
 
+static enum status check_block(uint64_t block, uint64_t max_rate, struct error *err) {
+    if (block <= max_rate * SEQUENCE_BURST_S)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "--block: must be 1..%" PRIu64 ", 10 s of its max_rate, got %" PRIu64,
+                     max_rate * SEQUENCE_BURST_S, block);
+}
+
 static enum status edit_create(struct sequence_read *read, const struct ctl_values *values,
                                uint64_t now_ms, struct error *err) {
     const struct ctl_sequence_values *asked = &values->sequence;
@@ -217,6 +225,8 @@ static enum status edit_create(struct sequence_read *read, const struct ctl_valu
                                    .n_shards = 1};
     *sequence = former;
     sequence->dropped = false;
+    if (asked->block_given && check_block(asked->block, sequence->max_rate, err) != STATUS_OK)
+        return err->status;
     sequence->block = asked->block_given ? asked->block : SEQUENCE_BLOCK_DEFAULT;
     if (!asked->block_given && sequence->block > sequence->max_rate * SEQUENCE_BURST_S)
         sequence->block = sequence->max_rate * SEQUENCE_BURST_S;
@@ -243,6 +253,8 @@ static enum status edit_set(struct sequence_read *read, const struct ctl_values 
                          "--next: must be at least %" PRIu64 ", got %" PRIu64
                          ": what was granted is never granted again",
                          top, asked->next);
+    if (asked->block_given && check_block(asked->block, sequence->max_rate, err) != STATUS_OK)
+        return err->status;
     if (asked->block_given)
         sequence->block = asked->block;
     /* Of a clock that was ahead.  recover, given an older copy, would not look for what is granted from now on,
@@ -482,6 +494,10 @@ static enum status check_usage(const struct action *action, const struct ctl_val
     }
     if (!has_needed)
         return error_set(err, STATUS_INVALID, "%s needs %s", action->name, action->say);
+    if (asked->mode_given && (asked->mode == SEQUENCE_STRIDE) != asked->shards_given)
+        return error_set(err, STATUS_INVALID,
+                         asked->shards_given ? "--shards: goes with --mode=stride"
+                                             : "--shards: is missing, with --mode=stride");
     if (lists && name)
         return error_set(err, STATUS_INVALID, "list takes no name");
     if (!lists && !name)

@@ -269,6 +269,7 @@ def test_bad_input_is_named():
         fleet.init("--new")
         fleet.ctl("sequence", "create", "b")
         fleet.ctl("sequence", "create", "s", "--mode=stride", "--shards=3")
+        fleet.ctl("sequence", "create", "slow", "--max-rate=1")
         worker = fleet.worker("--assign-wait=0s")
         worker.wait_ready()
         for name, words in (("", "1..64 characters"), ("a%2Fb", "got a/b"), ("n" * 65, "1..64"),
@@ -291,12 +292,14 @@ def test_bad_input_is_named():
                 (["create", "b"], 1, "is there already"),
                 (["create", "a/b"], 64, "1..64 characters"),
                 (["create", "x", "--shards=2"], 1, "goes with --mode=stride"),
-                (["create", "x", "--mode=stride"], 1, "--shards: is missing"),
+                (["create", "x", "--mode=stride"], 64, "--shards: is missing"),
+                (["create", "x", "--mode=block", "--shards=2"], 64, "goes with --mode=stride"),
                 (["create", "x", "--mode=stride", "--shards=65"], 64, "1..64"),
                 (["create", "x", "--block=0"], 64, "1..1000000"),
                 (["create", "x", "--start=9223372036854775808"], 64, "9223372036854775807"),
                 (["create", "x", "--start=-1"], 64, "must be 0..9223372036854775807"),
-                (["create", "x", "--max-rate=5", "--block=51"], 1, "10 s of max_rate"),
+                (["create", "x", "--max-rate=5", "--block=51"], 1, "must be 1..50, 10 s of its max_rate, got 51"),
+                (["set", "slow", "--block=11"], 1, "must be 1..10, 10 s of its max_rate, got 11"),
                 (["create", "x", "--next=5"], 64, "does not go with create"),
                 (["create"], 64, "needs a name"),
                 (["list", "b"], 64, "takes no name"),
