@@ -11,6 +11,7 @@
 #include "common/etcd_http_internal.h"
 #include "common/etcd_json.h"
 #include "common/random.h"
+#include "common/secret_file.h"
 
 #define PASSWORD_MAX_BYTES 1024
 #define PAUSE_MIN_MS 500
@@ -64,9 +65,9 @@ static enum status read_file(const char *name, char *text, size_t size, size_t *
     *len = 0;
     if (fd < 0)
         return error_set(err, STATUS_INVALID, "%s", strerror(errno));
-    if (fstat(fd, seen) != 0 || !S_ISREG(seen->st_mode)) {
+    if (secret_file_check(fd, seen, err) != STATUS_OK) {
         close(fd);
-        return error_set(err, STATUS_INVALID, "it is not a file");
+        return err->status;
     }
     while (n > 0 && *len < size) {
         n = read(fd, text + *len, size - *len);

@@ -41,8 +41,9 @@ const struct option etcd_options[] = {
      .type = OPTION_STRING,
      .offset = FIELD(etcd_password_file),
      .argument = "FILE",
-     .help = "File whose one line is that user's password; read again at each login, so a new "
-             "password needs no restart."},
+     .help =
+         "File whose one line is that user's password, mode 0640 or stricter; read again at each "
+         "login, so a new password needs no restart."},
     {.name = "etcd-timeout",
      .type = OPTION_DURATION,
      .offset = FIELD(etcd_timeout_ms),
@@ -70,7 +71,7 @@ const struct option towards_worker_options[] = {
      .argument = "FILE",
      .help = "Where workers ask for a bearer token (their --client-token-file): the file whose "
              "first token is shown to them.  Of 16 to 256 printable characters; blank lines and "
-             "those that begin with # are left out."},
+             "those that begin with # are left out; mode 0640 or stricter."},
     {.name = NULL},
 };
 

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/allocate.h"
 #include "common/log.h"
@@ -29,11 +28,8 @@ static enum status take(void *arg, const char *text, size_t len, bool *changed, 
 enum status public_key_file_open(const char *name, struct public_key_file **file,
                                  struct error *err) {
     struct public_key_file *made = allocate(1, sizeof *made);
-    const struct secret_file_config config = {.name = name,
-                                              .subject = "public keys",
-                                              .forbidden = S_IWGRP | S_IRWXO,
-                                              .take = take,
-                                              .arg = made};
+    const struct secret_file_config config = {
+        .name = name, .subject = "public keys", .take = take, .arg = made};
 
     if (secret_file_open(&config, &made->file, err) != STATUS_OK) {
         public_key_file_close(made);

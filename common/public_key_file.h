@@ -1,7 +1,5 @@
 /* public_key_file.h - the file of keys for public IDs, read again when it changes (secret_file.h).
  *
- * Others must not be able to read it, nor its group to write it: a mode above 0640 is refused.
- *
  * Not thread-safe. */
 #ifndef SNOWFLEET_COMMON_PUBLIC_KEY_FILE_H
 #define SNOWFLEET_COMMON_PUBLIC_KEY_FILE_H

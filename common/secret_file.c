@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/allocate.h"
@@ -12,6 +11,7 @@
 
 #define LOOK_MS 1000u
 #define FILE_MAX_BYTES (64u * 1024u)
+#define FORBIDDEN_MODE (S_IWGRP | S_IRWXO)
 
 struct secret_file {
     struct secret_file_config config;
@@ -36,26 +36,25 @@ static enum status read_all(int fd, char *text, size_t *len, struct error *err) 
     }
 }
 
-static enum status check_file(const struct secret_file *file, int fd, struct error *err) {
-    struct stat about;
-
-    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode))
+enum status secret_file_check(int fd, struct stat *about, struct error *err) {
+    if (fstat(fd, about) != 0 || !S_ISREG(about->st_mode))
         return error_set(err, STATUS_INVALID, "it is not a file");
-    if (about.st_mode & file->config.forbidden)
+    if (about->st_mode & FORBIDDEN_MODE)
         return error_set(err, STATUS_INVALID,
-                         "its mode is %04o, and must be %04o or stricter: it holds secrets",
-                         (unsigned)about.st_mode & 0777, 0666 & ~file->config.forbidden);
+                         "its mode is %04o, and must be 0640 or stricter: it holds secrets",
+                         (unsigned)about->st_mode & 0777);
     return STATUS_OK;
 }
 
 static enum status read_text(const struct secret_file *file, char *text, size_t *len,
                              struct error *err) {
     int fd = open(file->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
+    struct stat about;
     enum status status;
 
     if (fd < 0)
         return error_set(err, STATUS_SYSTEM, "%s", strerror(errno));
-    status = check_file(file, fd, err);
+    status = secret_file_check(fd, &about, err);
     if (status == STATUS_OK)
         status = read_all(fd, text, len, err);
     close(fd);

@@ -352,8 +352,8 @@ static const struct option worker_options[] = {
      .argument = "FILE",
      .help = "Ask for a bearer token everywhere but on /livez and /readyz: one of this file, one a "
              "line, 16 to 256 printable characters each; blank lines and those that begin with # "
-             "are left out.  Read again when it changes.  Coordinators and snowfleetctl need "
-             "--worker-token-file then."},
+             "are left out; mode 0640 or stricter.  Read again when it changes.  Coordinators and "
+             "snowfleetctl need --worker-token-file then."},
     {.name = "public-key-file",
      .type = OPTION_STRING,
      .offset = FIELD(public_key_file),

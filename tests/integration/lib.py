@@ -128,6 +128,13 @@ def free_port():
     raise Failure("no free port")
 
 
+def write_secret(path, text):
+    """A file with the mode that files of secrets must have; gives path."""
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
+
+
 class Process:
     """A running program.  Its output is in files, so that nothing ever blocks on a pipe."""
 
@@ -631,11 +638,8 @@ class Fleet:
         return daemon
 
     def public_key_file(self, text="1:000102030405060708090a0b0c0d0e0f\n", name="public-keys"):
-        """A file of keys for public IDs, with the mode that it must have."""
-        path = self.folder / name
-        path.touch(mode=0o600)
-        path.write_text(text)
-        return path
+        """A file of keys for public IDs."""
+        return write_secret(self.folder / name, text)
 
     def worker(self, *args, env=None, name=None):
         """Starts one on a port of its own; its identity is its name unless args say otherwise."""

@@ -485,6 +485,16 @@ static void a_password_file_that_cannot_be_used_is_named(void) {
         CHECK_ROW(files[i].row, etcd_http_new(&loop, &config, &none, &err) == STATUS_INVALID);
         CHECK_TEXT(err.message, expected);
     }
+    config.password_file = password_file;
+    write_password("good");
+    CU_ASSERT_EQUAL(chmod(password_file, 0644), 0);
+    snprintf(
+        expected, sizeof expected,
+        "etcd password file %s: its mode is 0644, and must be 0640 or stricter: it holds secrets",
+        password_file);
+    CU_ASSERT_EQUAL(etcd_http_new(&loop, &config, &none, &err), STATUS_INVALID);
+    CHECK_TEXT(err.message, expected);
+    CU_ASSERT_EQUAL(chmod(password_file, 0600), 0);
     config.password_file = "/nowhere/password";
     CU_ASSERT_EQUAL(etcd_http_new(&loop, &config, &none, &err), STATUS_INVALID);
     CHECK_TEXT(err.message, "etcd password file /nowhere/password: No such file or directory");

@@ -34,8 +34,8 @@ class AuthEtcd(lib.Etcd):
 
     def set_up(self, password):
         """Runs the commands of the page."""
-        (self.folder / "root-password").write_text("root-secret\n")
-        (self.folder / "etcd-password").write_text(password + "\n")
+        lib.write_secret(self.folder / "root-password", "root-secret\n")
+        lib.write_secret(self.folder / "etcd-password", password + "\n")
         section = PAGE.read_text().split("## etcd: user and role")[1].split("\n## ")[0]
         commands = re.search(r"```sh\n(etcdctl .*?)```", section, re.DOTALL).group(1)
         for line in commands.splitlines():

@@ -299,9 +299,8 @@ def test_without_a_machine_id_calls_are_told_when_to_try_again():
 
 def test_tokens_are_asked_for_but_not_for_health():
     with lib.Fleet() as fleet:
-        path = fleet.folder / "tokens"
         token = "token-a-0123456789abcdef"
-        path.write_text(token)
+        path = lib.write_secret(fleet.folder / "tokens", token)
         fleet.init("--new")
         worker = fleet.worker("--assign-wait=0s", f"--client-token-file={path}")
         worker.wait_ready()

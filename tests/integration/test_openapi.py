@@ -382,8 +382,7 @@ def test_without_a_machine_id_the_answers_are_documented():
 def test_with_tokens_what_is_documented_to_need_one_needs_one():
     with lib.Fleet() as fleet:
         fleet.init("--new")
-        tokens = fleet.folder / "tokens"
-        tokens.write_text("0123456789abcdef\n")
+        tokens = lib.write_secret(fleet.folder / "tokens", "0123456789abcdef\n")
         known = [("Authorization", "Bearer 0123456789abcdef")]
         worker = fleet.worker("--assign-wait=0s", f"--client-token-file={tokens}",
                               f"--public-key-file={fleet.public_key_file()}")

@@ -24,15 +24,14 @@ def bearer(token):
 def replace(path, text):
     """As careful programs do."""
     fresh = path.with_suffix(".new")
-    fresh.write_text(text)
+    lib.write_secret(fresh, text)
     os.replace(fresh, path)
 
 
 def start(fleet, *args, text=f"# clients\n{A}\n"):
     """(worker, its file of tokens), the worker ready."""
     fleet.init("--new")
-    path = fleet.folder / "tokens"
-    path.write_text(text)
+    path = lib.write_secret(fleet.folder / "tokens", text)
     worker = fleet.worker("--assign-wait=0s", f"--client-token-file={path}", *args)
     worker.wait_ready()
     # Ready means that one loop serves; a connection may land on any of them.
@@ -174,7 +173,7 @@ def test_a_secret_of_kubernetes_is_followed():
         mount = fleet.folder / "mount"
         for version, token in (("..v1", A), ("..v2", B)):
             (mount / version).mkdir(parents=True)
-            (mount / version / "tokens").write_text(token)
+            lib.write_secret(mount / version / "tokens", token).chmod(0o440)
         (mount / "..data").symlink_to("..v1")
         (mount / "tokens").symlink_to("..data/tokens")
         worker = fleet.worker("--assign-wait=0s", f"--client-token-file={mount}/tokens")
@@ -213,11 +212,14 @@ def test_it_does_not_start_with_a_file_that_cannot_be_used():
     with lib.Fleet() as fleet:
         fleet.init("--new")
         path = fleet.folder / "tokens"
-        for text, words in ((f"# x\n{A}\nshort\n", "line 3"), ("", "no token"), (None, "No such file"),
-                            (A + "\x07", "line 1"), ("x" * 257, "line 1")):
+        for text, mode, words in ((f"# x\n{A}\nshort\n", 0o600, "line 3"), ("", 0o600, "no token"),
+                                  (None, 0, "No such file"), (A + "\x07", 0o600, "line 1"),
+                                  ("x" * 257, 0o600, "line 1"),
+                                  (A, 0o644, "its mode is 0644, and must be 0640 or stricter"),
+                                  (A, 0o660, "its mode is 0660, and must be 0640 or stricter")):
             path.unlink(missing_ok=True)
             if text is not None:
-                path.write_text(text)
+                lib.write_secret(path, text).chmod(mode)
             for program, option in ((fleet.worker, "--client-token-file"),
                                     (fleet.coordinator, "--worker-token-file")):
                 daemon = program(f"{option}={path}")
@@ -238,8 +240,7 @@ def skew_node(fleet, *args):
 def test_coordinator_and_tool_show_their_token():
     with lib.Fleet() as fleet:
         worker, path = start(fleet)
-        mine = fleet.folder / "mine"
-        mine.write_text(f"# the first counts\n{A}\n{C}\n")
+        mine = lib.write_secret(fleet.folder / "mine", f"# the first counts\n{A}\n{C}\n")
         coordinator = fleet.coordinator("--lease-ttl=2s", "--probe-interval=500ms",
                                         f"--worker-token-file={mine}")
         fleet.leader([coordinator])

@@ -16,7 +16,7 @@ static uint64_t now_ms;
 static void write_file(const char *path, const char *text) {
     FILE *out = fopen(path, "w");
 
-    if (!out || fputs(text, out) < 0 || fclose(out) != 0)
+    if (!out || fchmod(fileno(out), 0600) != 0 || fputs(text, out) < 0 || fclose(out) != 0)
         abort();
 }
 
@@ -112,6 +112,46 @@ static void what_cannot_be_used_changes_nothing(void) {
     CU_ASSERT(accepted(B));
 }
 
+static void only_modes_up_to_0640_are_let_pass(void) {
+    static const struct {
+        const char *row;
+        mode_t mode;
+        bool good;
+    } modes[] = {
+        {"0640, as group and owner need it", 0640, true},
+        {"0440, as a Kubernetes secret has it", 0440, true},
+        {"0600", 0600, true},
+        {"0644: everybody reads it", 0644, false},
+        {"0641: everybody may do something", 0641, false},
+        {"0660: its group writes it", 0660, false},
+    };
+    struct token_file *opened;
+    char expected[200];
+
+    write_file(other, A "\n");
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        CU_ASSERT_EQUAL(chmod(other, modes[i].mode), 0);
+        if (modes[i].good) {
+            CHECK_ROW(modes[i].row, token_file_open(other, &opened, &err) == STATUS_OK);
+            token_file_close(opened);
+            continue;
+        }
+        CHECK_ROW(modes[i].row, token_file_open(other, &opened, &err) == STATUS_INVALID);
+        snprintf(expected, sizeof expected,
+                 "%s: its mode is %04o, and must be 0640 or stricter: it holds secrets", other,
+                 (unsigned)modes[i].mode);
+        CHECK_TEXT(err.message, expected);
+    }
+    /* Of one that is in use already: what was read last stays. */
+    write_file(name, B "\n");
+    CU_ASSERT_EQUAL(chmod(name, 0644), 0);
+    CU_ASSERT_FALSE(look_a_second_later());
+    CU_ASSERT(accepted(A));
+    CU_ASSERT_EQUAL(chmod(name, 0640), 0);
+    CU_ASSERT(look_a_second_later());
+    CU_ASSERT(accepted(B));
+}
+
 static void a_pipe_does_not_hold_it_up(void) {
     unlink(name);
     CU_ASSERT_EQUAL(mkfifo(name, 0600), 0);
@@ -143,6 +183,7 @@ static void more_than_64_kilobytes_are_refused(void) {
     fputs(A "\n#", out);
     for (size_t i = strlen(A "\n#"); i < 65536; i++)
         putc('x', out);
+    fchmod(fileno(out), 0600);
     fclose(out);
     CU_ASSERT_EQUAL_FATAL(token_file_open(other, &unused, &err), STATUS_OK);
     token_file_close(unused);
@@ -159,6 +200,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(one_that_takes_its_place_by_rename_is_read),
     CHECK_TEST(a_symbolic_link_that_is_switched_is_followed),
     CHECK_TEST(what_cannot_be_used_changes_nothing),
+    CHECK_TEST(only_modes_up_to_0640_are_let_pass),
     CHECK_TEST(a_pipe_does_not_hold_it_up),
     CHECK_TEST(the_file_and_the_line_are_named),
     CHECK_TEST(more_than_64_kilobytes_are_refused),
