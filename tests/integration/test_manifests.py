@@ -21,6 +21,7 @@ import manifests  # noqa: E402
 DEPLOY = ROOT / "deploy" / "kubernetes"
 MONITORING = ROOT / "deploy" / "monitoring"
 CACHE = lib.BIN.parent / "kubectl"
+PAGE = (ROOT / "deploy" / "README.md").read_text()
 
 
 def settings_of(*command):
@@ -63,6 +64,7 @@ def test_each_component_is_fine_by_itself():
     lib.check(len(components) >= 5, f"components: {components}")
     for name in components:
         lib.equal(manifests.check(with_component(name), PROGRAMS), [], name)
+        lib.check(f"components/{name}`" in PAGE, f"deploy/README.md tells of components/{name}")
 
 
 def test_alerts_and_dashboard_are_those_of_deploy_monitoring():
@@ -91,6 +93,10 @@ WRONG = [
     (r"name: snowfleet-worker-[a-z0-9]+\n(?=kind|metadata|  namespace)", "name: snowfleet-worker-other\n",
      "no ConfigMap"),
     ("secretName: snowfleet-etcd-tls", "secretName: snowfleet-etcd", "no Secret snowfleet-etcd,"),
+    (r"defaultMode: 288\n          secretName: snowfleet-etcd-auth", "secretName: snowfleet-etcd-auth",
+     "etcd-auth has mode 0644, and must have 0640 or stricter"),
+    ("fsGroup: 65532", "supplementalGroups: [65532]", "cannot be read without an fsGroup"),
+    ("mountPath: /etc/snowfleet/etcd-auth", "mountPath: /etc/snowfleet/etcd", "where nothing is mounted"),
     ("terminationGracePeriodSeconds: 20", "terminationGracePeriodSeconds: 9", "is not above preStop and drain"),
     ("SNOWFLEET_DRAIN_TIMEOUT: 4s", "SNOWFLEET_DRAIN_TIMEOUT: 1m", "is not above preStop and drain"),
     ("SNOWFLEET_WINDOW:", "SNOWFLEET_WINDOWS:", "no setting SNOWFLEET_WINDOWS"),

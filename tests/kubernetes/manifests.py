@@ -14,8 +14,7 @@ import yaml
 
 SCHEMAS = pathlib.Path(__file__).with_name("schemas")
 # Secrets that people bring along; deploy/README.md says how they are made.
-BROUGHT_SECRETS = {"snowfleet-etcd-tls", "snowfleet-etcd-auth", "snowfleet-listener-tls", "snowfleet-client-tokens",
-                   "snowfleet-public-key"}
+BROUGHT_SECRETS = {"snowfleet-etcd-tls", "snowfleet-etcd-auth", "snowfleet-public-keys"}
 DRAIN_DEFAULT_S = 4
 WORKLOADS = ("StatefulSet", "Deployment", "Job")
 
@@ -231,6 +230,27 @@ class Checker:
                     if name.startswith("SNOWFLEET_") and name not in known:
                         self.complain(workload, f"{program} has no setting {name}")
 
+    def files(self):
+        """Files that settings name are mounted, and secrets with a mode that our programs take."""
+        for workload, template in self.templates():
+            spec = template["spec"]
+            for container in spec["containers"]:
+                if not (container.get("command") or [""])[0].startswith("/usr/bin/snowfleet"):
+                    continue
+                places = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", [])}
+                for name, value in self.environment(container).items():
+                    if re.fullmatch("SNOWFLEET_[A-Z_]+_FILE", name) and value.rpartition("/")[0] not in places:
+                        self.complain(workload, f"{name} is {value}, where nothing is mounted")
+                for volume in spec.get("volumes", []):
+                    if volume["name"] not in places.values() or "secret" not in volume:
+                        continue
+                    mode = volume["secret"].get("defaultMode", 0o644)
+                    if mode & 0o027:
+                        self.complain(workload, f"volume {volume['name']} has mode {mode:04o}, and must have 0640 or "
+                                                "stricter: it holds secrets")
+                    if not spec.get("securityContext", {}).get("fsGroup"):
+                        self.complain(workload, f"volume {volume['name']} cannot be read without an fsGroup")
+
     def grace(self):
         for workload, template in self.templates():
             grace_s = template["spec"].get("terminationGracePeriodSeconds", 30)
@@ -316,7 +336,7 @@ def check(text, programs):
     checker.schemas()
     if checker.findings:
         return checker.findings  # what the others would stumble over
-    for rule in (checker.selectors, checker.ports, checker.references, checker.options, checker.grace,
-                 checker.probes, checker.security, checker.images):
+    for rule in (checker.selectors, checker.ports, checker.references, checker.options, checker.files,
+                 checker.grace, checker.probes, checker.security, checker.images):
         rule()
     return checker.findings
