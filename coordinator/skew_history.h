@@ -5,7 +5,7 @@
  * +- bound holds each of them: a short excursion is never averaged away.
  *
  * Memory: SKEW_HISTORY_NODE_BYTES for each node heard within the day, and at most SKEW_HISTORY_NODES_MAX of
- * them: 7.5 MB for 500 nodes, 15.2 MB for 1,024, never more than 22.8 MB.  Beyond that those that
+ * them: 7.4 MB for 500 nodes, 15.2 MB for 1,024, never more than 22.8 MB.  Beyond that those that
  * have been gone the longest make room, and when all are present a further one is not kept.
  *
  * Times are on the boot clock of whoever keeps it, which never jumps. */

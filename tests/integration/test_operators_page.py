@@ -64,6 +64,14 @@ def test_every_block_of_commands_is_run_by_a_test():
     lib.equal(set(blocks()), HERE | ELSEWHERE, "headings with commands")
 
 
+def test_files_in_the_text_are_there():
+    named = set(re.findall(r"`((?:tests|deploy|components|overlays)/[a-zA-Z0-9_./-]+)`", PAGE.read_text()))
+    lib.check(len(named) > 8, f"files {named}")
+    root = PAGE.parents[1]
+    for name in named:
+        lib.check((root / name).exists() or (PAGE.parent / "kubernetes" / name).exists(), f"there is no {name}")
+
+
 def test_options_in_the_text_are_there():
     # `snowfleetctl NAME --option`, in a sentence or in a block.
     used = re.findall(r"snowfleetctl ([a-z-]+)((?: [^`\n|;]*)?)", PAGE.read_text())
