@@ -81,11 +81,11 @@ static char *fenced(const struct fence *fence, const char *name, const char *bef
     }
     dropped = sequence.dropped;
     sequence_fence(&sequence, until_ms, recover_sequence(fence->evidence, name));
-    if (sequence.dropped && !dropped && fence->frozen)
+    if (sequence.dropped && !dropped)
         ctl_note(
-            "sequence %s is dropped: a clock was far ahead when it was granted from, so how far it came is "
+            "sequence %s %s dropped: a clock was far ahead when it was granted from, so how far it came is "
             "not known; create it anew with a --start that is above all its values",
-            name);
+            name, fence->frozen ? "is" : "would be");
     return sequence_format(&sequence, before);
 }
 
