@@ -84,6 +84,8 @@ def test_the_documented_role_runs_a_fleet_and_no_more():
             lib.wait_until(lambda: limit_ms(worker) > was, 10, "extended after a restart", promised=True)
             load.no_duplicates(clients.stop())
         lib.check(len(fleet.ctl_json("machines")) > 0, "machines")
+        fleet.ctl("sequence", "create", "orders")
+        lib.wait_until(lambda: worker.get("/v1/ids?kind=sequence&name=orders").status == 200, 10, "a value comes")
 
         # Beyond the prefix the role reaches nothing, nor does anybody without a user.
         user = "snowfleet:first-secret"
