@@ -40,9 +40,11 @@ static void read_claim(struct fields *fields, bool synchronized, struct clock_cl
         fields_text(fields, "reason", check_distrust, claim->distrust);
     if (fields_has(fields, "state"))
         fields_text(fields, "state", check_worker_state, claim->state);
-    if (frequency && (!json_is_integer(frequency) ||
-                      llabs(json_integer_value(frequency) / 2) > CLOCK_FREQUENCY_MAX_PPB / 2))
-        fields_refuse(fields, "frequency_ppb", frequency, "-1000000000..1000000000");
+    if (!frequency || json_is_null(frequency))
+        claim->frequency_ppb = CLOCK_FREQUENCY_UNKNOWN_PPB;
+    else if (!json_is_integer(frequency) ||
+             llabs(json_integer_value(frequency) / 2) > CLOCK_FREQUENCY_MAX_PPB / 2)
+        fields_refuse(fields, "frequency_ppb", frequency, "-1000000000..1000000000 or null");
     else
         claim->frequency_ppb = json_integer_value(frequency);
     if (effective && !json_is_number(effective) && !json_is_null(effective))

@@ -69,13 +69,14 @@ enum skew_verdict skew_judge_distance(struct skew_distance distance);
 #define CLOCK_STATE_MAX 24
 #define CLOCK_DISTRUST_MAX 160
 #define CLOCK_FREQUENCY_MAX_PPB INT64_C(1000000000)
+#define CLOCK_FREQUENCY_UNKNOWN_PPB INT64_C(500000) /* Linux corrects by no more: adjtimex(2) */
 
 /* What a worker says of its own clock, beside its bound. */
 struct clock_claim {
     char source[CLOCK_SOURCE_MAX];     /* of the bound: "kernel", "chrony"; "": it does not say */
     bool trusted;                      /* it takes the bound for one */
     char distrust[CLOCK_DISTRUST_MAX]; /* why not; "" */
-    int64_t frequency_ppb;             /* by which its kernel corrects the clock */
+    int64_t frequency_ppb; /* by which its kernel corrects the clock, or at most when not known */
     bool has_effective;
     double effective_minus_wall_ms; /* what dates IDs, from the physical clock */
     char state[CLOCK_STATE_MAX];    /* of the worker: "SERVING"; "": it does not say */

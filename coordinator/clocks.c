@@ -31,6 +31,7 @@ struct clocks *clocks_new(const struct clocks_config *config) {
     struct clocks *clocks = allocate(1, sizeof *clocks);
 
     clocks->config = *config;
+    clocks->frequency_ppb = CLOCK_FREQUENCY_UNKNOWN_PPB;
     return clocks;
 }
 

@@ -20,6 +20,7 @@ void clock_claim_kernel(struct clock_claim *claim, const struct clock_quality *q
     }
     claim->source = "kernel";
     claim->synchronized = quality->synchronized;
+    claim->knows_frequency = true;
     claim->frequency_ppb = quality->frequency_ppb;
     if (!quality->synchronized)
         distrust(claim, "nobody told the kernel that its clock is synchronised: no daemon runs, or "
@@ -44,6 +45,7 @@ void clock_claim_chrony(struct clock_claim *claim, const struct chrony_tracking 
                                   .trusted = true,
                                   .max_error_ns = tracking->max_error_ns,
                                   .boot_ns = boot_ns,
+                                  .knows_frequency = true,
                                   .frequency_ppb = tracking->frequency_ppb};
     if (!tracking->synchronized)
         distrust(claim, "chronyd has no source that it follows");

@@ -20,6 +20,7 @@ struct clock_claim {
     bool trusted;         /* max_error_ns is a bound; else it is not known, and 0 here */
     int64_t max_error_ns; /* at boot_ns */
     int64_t boot_ns;
+    bool knows_frequency; /* else it is not known, and 0 here */
     int64_t frequency_ppb;
     char reason[CLOCK_CLAIM_REASON_MAX]; /* why not trusted; "" when it is */
 };

@@ -37,7 +37,30 @@ char *report_metrics(const struct report *report, size_t *len);
 /* /livez: does the control loop turn, and every serving loop?  If not, err says which one. */
 bool report_live(const struct report *report, struct service_error *err);
 
-/* /v1/clock: what a probe is told of the physical clock; received_wall_ns: when it was asked. */
+/* What a probe is told, whichever way it came: GET /v1/clock or ClockService.Probe.  Times are of the
+ * physical clock; what is not known is said to be so, and 0 then.  Texts live as long as the view. */
+struct report_probe {
+    int64_t receive_ns, transmit_ns; /* Unix time: asked, answered */
+    int64_t boot_ns;                 /* with transmit_ns */
+    bool knows_max_error;            /* somebody vouches for it */
+    int64_t max_error_ns;
+    bool synchronized;
+    const char *source; /* as all of these, of the claim (clock_claim.h) */
+    const char *daemon;
+    bool trusted;
+    const char *distrust; /* why not trusted; "" */
+    bool knows_frequency;
+    int64_t frequency_ppb;
+    const char *strategy;    /* "wait", "offset", "bounded" */
+    const char *clock_state; /* report_clock_state() */
+    double effective_minus_wall_ms;
+    bool wants_confirmation;
+    const char *state; /* of the worker: worker_state_name() */
+};
+/* received_wall_ns: when it was asked; report->now: when it is answered. */
+void report_probe(const struct report *report, int64_t received_wall_ns,
+                  struct report_probe *probe);
+/* /v1/clock */
 char *report_clock(const struct report *report, int64_t received_wall_ns, size_t *len);
 /* The `clock` of /v1/status. */
 json_t *report_clock_facts(const struct report *report);

@@ -140,34 +140,59 @@ static json_t *wide_signed(int64_t value) {
     return json_string(text);
 }
 
-char *report_clock(const struct report *report, int64_t received_wall_ns, size_t *len) {
+void report_probe(const struct report *report, int64_t received_wall_ns,
+                  struct report_probe *probe) {
     const struct view_clock *clock = &report->view->clock;
     const struct clock_claim *claim = &clock->claim;
+    int64_t effective_ms = report->now.effective_ns / NS_PER_MS;
+
+    *probe = (struct report_probe){
+        .receive_ns = received_wall_ns,
+        .transmit_ns = report->now.wall_ns,
+        .boot_ns = report->now.boot_ns,
+        .knows_max_error = claim->trusted,
+        .synchronized = claim->synchronized,
+        .source = claim->source,
+        .daemon = claim->daemon,
+        .trusted = claim->trusted,
+        .distrust = claim->reason,
+        .knows_frequency = claim->knows_frequency,
+        .frequency_ppb = claim->frequency_ppb,
+        .strategy = clock_strategy_name(clock->limits.strategy),
+        .clock_state = report_clock_state(report),
+        .effective_minus_wall_ms = (double)offset_ns(report) / 1e6,
+        .wants_confirmation = report_clock_wants_confirmation(report),
+        .state = worker_state_name(
+            view_state(report->view, effective_ms > 0 ? (uint64_t)effective_ms : 0)),
+    };
+    if (probe->knows_max_error)
+        probe->max_error_ns = clock_claim_error_at(claim, clock->limits.drift_ppm,
+                                                   report->now.boot_ns);
+}
+
+char *report_clock(const struct report *report, int64_t received_wall_ns, size_t *len) {
     json_t *object = json_object();
+    struct report_probe probe;
     char *text;
 
-    fields_put(object, "receive_ns", wide_signed(received_wall_ns));
-    fields_put(object, "transmit_ns", wide_signed(report->now.wall_ns));
-    fields_put(object, "boot_ns", wide_signed(report->now.boot_ns));
+    report_probe(report, received_wall_ns, &probe);
+    fields_put(object, "receive_ns", wide_signed(probe.receive_ns));
+    fields_put(object, "transmit_ns", wide_signed(probe.transmit_ns));
+    fields_put(object, "boot_ns", wide_signed(probe.boot_ns));
     fields_put(object, "max_error_ns",
-               claim->trusted ? wide_signed(clock_claim_error_at(claim, clock->limits.drift_ppm,
-                                                                 report->now.boot_ns))
-                              : json_null());
-    fields_put(object, "synchronized", json_boolean(claim->synchronized));
-    fields_put(object, "source", json_string(claim->source));
-    fields_put(object, "daemon", json_string(claim->daemon));
-    fields_put(object, "trusted", json_boolean(claim->trusted));
-    fields_put(object, "reason", fields_from_label(claim->reason));
-    fields_put(object, "frequency_ppb", json_integer(claim->frequency_ppb));
-    fields_put(object, "strategy", json_string(clock_strategy_name(clock->limits.strategy)));
-    fields_put(object, "clock_state", json_string(report_clock_state(report)));
-    fields_put(object, "effective_minus_wall_ms", json_real((double)offset_ns(report) / 1e6));
-    fields_put(object, "wants_confirmation", json_boolean(report_clock_wants_confirmation(report)));
-    fields_put(
-        object, "state",
-        json_string(worker_state_name(view_state(
-            report->view,
-            report->now.effective_ns > 0 ? (uint64_t)(report->now.effective_ns / NS_PER_MS) : 0))));
+               probe.knows_max_error ? wide_signed(probe.max_error_ns) : json_null());
+    fields_put(object, "synchronized", json_boolean(probe.synchronized));
+    fields_put(object, "source", json_string(probe.source));
+    fields_put(object, "daemon", json_string(probe.daemon));
+    fields_put(object, "trusted", json_boolean(probe.trusted));
+    fields_put(object, "reason", fields_from_label(probe.distrust));
+    fields_put(object, "frequency_ppb",
+               probe.knows_frequency ? json_integer(probe.frequency_ppb) : json_null());
+    fields_put(object, "strategy", json_string(probe.strategy));
+    fields_put(object, "clock_state", json_string(probe.clock_state));
+    fields_put(object, "effective_minus_wall_ms", json_real(probe.effective_minus_wall_ms));
+    fields_put(object, "wants_confirmation", json_boolean(probe.wants_confirmation));
+    fields_put(object, "state", json_string(probe.state));
     text = fields_spell(object, NULL);
     *len = strlen(text);
     return text;

@@ -4,6 +4,7 @@
 
 #include "common/allocate.h"
 #include "snowfleet/v1/clock.pb-c.h"
+#include "worker/report.h"
 
 uint64_t rpc_now_ms(const struct rpc *rpc) {
     return clock_now(rpc->config.clock).wall_ms;
@@ -19,27 +20,42 @@ void rpc_refuse(struct grpc_call *call, const struct service_error *err) {
 
 /* ---- the clock ---- */
 
+static char *text_of(const char *text) {
+    return (char *)(uintptr_t)text; /* it is packed, and not written to */
+}
+
 static void probe(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
     struct rpc *rpc = arg;
-    struct effective_now received = clock_board_now(rpc->config.clock_board), now;
+    struct effective_now received = clock_board_now(rpc->config.clock_board);
     Snowfleet__V1__ProbeResponse response = SNOWFLEET__V1__PROBE_RESPONSE__INIT;
-    const struct clock_claim *claim;
     struct worker_view view;
+    struct report report = {.view = &view};
+    struct report_probe said;
     uint8_t *framed;
     size_t framed_len;
 
     (void)bytes, (void)len; /* a message without fields: whatever it holds is unknown */
     view_read(rpc->config.board, &view);
-    claim = &view.clock.claim;
-    now = clock_board_now(rpc->config.clock_board);
-    response.max_error_ns = claim->trusted ? clock_claim_error_at(
-                                                 claim, view.clock.limits.drift_ppm, now.boot_ns)
-                                           : INT64_MAX;
-    response.synchronized = claim->synchronized;
-    response.source = (char *)(uintptr_t)claim->source;
-    response.receive_ns = received.wall_ns;
-    response.transmit_ns = now.wall_ns;
-    response.boot_ns = now.boot_ns;
+    report.now = clock_board_now(rpc->config.clock_board);
+    report_probe(&report, received.wall_ns, &said);
+    response.receive_ns = said.receive_ns;
+    response.transmit_ns = said.transmit_ns;
+    response.boot_ns = said.boot_ns;
+    response.max_error_ns = said.knows_max_error ? said.max_error_ns : INT64_MAX;
+    response.synchronized = said.synchronized;
+    response.source = text_of(said.source);
+    response.daemon = text_of(said.daemon);
+    response.trusted = said.trusted;
+    response.reason = text_of(said.distrust);
+    if (said.knows_frequency) {
+        response.rate_case = SNOWFLEET__V1__PROBE_RESPONSE__RATE_FREQUENCY_PPB;
+        response.frequency_ppb = said.frequency_ppb;
+    }
+    response.strategy = text_of(said.strategy);
+    response.clock_state = text_of(said.clock_state);
+    response.effective_minus_wall_ms = said.effective_minus_wall_ms;
+    response.wants_confirmation = said.wants_confirmation;
+    response.state = text_of(said.state);
     framed = rpc_pack(&response.base, &framed_len);
     grpc_send(call, framed, framed_len);
     grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);

@@ -178,16 +178,74 @@ def test_decode_says_what_http_says():
         channel.close()
 
 
-def test_the_clock_is_probed():
+TIMES = ("receive_ns", "transmit_ns", "boot_ns")
+UNKNOWN = 2**63 - 1
+
+
+def probed(service):
+    """A probe as a dict with the names and values of /v1/clock; a field that is not there is None."""
+    reply = service.Probe(grpc_lib.clock.ProbeRequest(), timeout=SECONDS)
+    said = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
+    if reply.WhichOneof("rate") is None:
+        said["frequency_ppb"] = None
+    for name in TIMES:
+        said[name] = str(said[name])
+    said["max_error_ns"] = None if said["max_error_ns"] == UNKNOWN else str(said["max_error_ns"])
+    return said
+
+
+def same_probes(worker, service):
+    """Asks over HTTP, gRPC and HTTP: the same fields, the same values, and each time in its place.
+    Returns what gRPC says."""
+    first, said, last = (worker.get("/v1/clock").json(), probed(service), worker.get("/v1/clock").json())
+    lib.equal(set(said), set(first))
+    for name, value in said.items():
+        if name in TIMES:
+            lib.check(int(first[name]) <= int(value) <= int(last[name]), f"{name}: {first} {said} {last}")
+        elif name == "max_error_ns" and value is not None:  # it grows until it is told anew
+            lib.check(0 < int(value) < 10**9 and abs(int(value) - int(first[name])) < 10**7,
+                      f"{first} {said}")
+        elif name == "effective_minus_wall_ms":
+            lib.check(abs(value - first[name]) < 100, f"{first} {said}")
+        else:
+            lib.equal(value, first[name], name)
+    lib.check(int(said["receive_ns"]) <= int(said["transmit_ns"]), str(said))
+    return said
+
+
+def test_a_probe_says_the_same_as_over_http():
     with lib.Fleet() as fleet:
-        _, channel = start(fleet)
+        clock = Clock(fleet)
+        clock.say(True, 0.1)
+        worker, channel = start(fleet, f"--clock-file={clock.path}", "--chrony-port=0",
+                                "--clock-strategy=bounded", "--max-clock-error=200ms")
         service = grpc_lib.ClockService(channel)
         before_ns = time.time_ns()
-        reply = service.Probe(grpc_lib.clock.ProbeRequest(), timeout=SECONDS)
+        said = same_probes(worker, service)
         after_ns = time.time_ns()
-        lib.check(before_ns <= reply.receive_ns <= reply.transmit_ns <= after_ns, f"{reply}")
-        lib.check(reply.boot_ns > 0 and reply.max_error_ns > 0 and reply.source == "kernel",
-                  f"{reply}")
+        lib.check(before_ns <= int(said["receive_ns"]) <= int(said["transmit_ns"]) <= after_ns, f"{said}")
+        lib.check(int(said["max_error_ns"]) >= 10**8 and said["frequency_ppb"] is not None, f"{said}")
+        expected = {"synchronized": True, "source": "kernel", "trusted": True, "reason": "",
+                    "strategy": "bounded", "clock_state": "normal", "effective_minus_wall_ms": 0,
+                    "wants_confirmation": False, "state": "SERVING"}
+        lib.equal({name: said[name] for name in expected}, expected)
+
+        def settled(**expected):
+            said = same_probes(worker, service)
+            lib.equal({name: said[name] for name in expected}, expected)
+            return said
+        clock.say(False, 16)  # nobody vouches for anything: unknown, and not 0
+        said = lib.wait_until(lambda: settled(trusted=False, max_error_ns=None, synchronized=False,
+                                              clock_state="refusing"), 20, "it is unknown")
+        lib.check("synchronised" in said["reason"], f"{said}")
+        clock.say(True, 0.1)
+        lib.wait_until(lambda: settled(trusted=True, clock_state="normal"), 20, "it is known again")
+        for i in range(2):
+            fleet.stub(f"peer/{i}")  # so that it is not alone
+        clock.set(3600)
+        said = lib.wait_until(lambda: settled(wants_confirmation=True), 20, "a step waits")
+        lib.check(said["clock_state"] in ("coasting", "refusing"), f"{said}")
+        lib.check(abs(said["effective_minus_wall_ms"] + 3600000) < 1000, f"{said}")
         channel.close()
 
 

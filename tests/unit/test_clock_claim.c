@@ -40,7 +40,7 @@ static void the_kernel_is_believed_when_it_was_told(void) {
         CHECK_ROW(kernels[i].row, strstr(claim.reason, kernels[i].word) != NULL &&
                                       (claim.reason[0] == '\0') == claim.trusted);
         CHECK_TEXT(claim.source, "kernel");
-        CU_ASSERT(claim.boot_ns == 5 * S && claim.frequency_ppb == -7);
+        CU_ASSERT(claim.boot_ns == 5 * S && claim.knows_frequency && claim.frequency_ppb == -7);
     }
 }
 
@@ -50,6 +50,7 @@ static void a_kernel_that_does_not_answer_claims_nothing(void) {
     clock_claim_kernel(&claim, NULL, "", 5 * S);
     CHECK_TEXT(claim.source, "none");
     CU_ASSERT(!claim.trusted && !claim.synchronized && claim.reason[0]);
+    CU_ASSERT_FALSE(claim.knows_frequency);
 }
 
 static const struct {
@@ -74,6 +75,8 @@ static void chronyd_is_believed_when_it_follows_somebody(void) {
         CHECK_ROW(chronies[i].row, strstr(claim.reason, chronies[i].word) != NULL);
         CHECK_TEXT(claim.source, "chrony");
         CHECK_TEXT(claim.daemon, "chronyd");
+        CU_ASSERT(claim.knows_frequency &&
+                  claim.frequency_ppb == chronies[i].tracking.frequency_ppb);
     }
 }
 

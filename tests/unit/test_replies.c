@@ -23,6 +23,9 @@ static const struct {
     {"cut", "{\"receive_ns\":\"1\",\"transmit"},
     {"given twice", "{\"receive_ns\":\"1\",\"receive_ns\":\"1\",\"transmit_ns\":\"2\","
                     "\"boot_ns\":\"3\",\"max_error_ns\":\"4\",\"synchronized\":true}"},
+    {"a rate beyond any clock's",
+     "{\"receive_ns\":\"1\",\"transmit_ns\":\"2\",\"boot_ns\":\"3\",\"max_error_ns\":\"4\","
+     "\"synchronized\":true,\"frequency_ppb\":1000000002}"},
 };
 
 static void a_clock_is_read_exactly(void) {
@@ -51,6 +54,32 @@ static void an_unknown_error_is_no_number(void) {
     CU_ASSERT_FALSE(reply.knows_error);
     CU_ASSERT_EQUAL(reply.max_error_ns, INT64_MAX);
     CU_ASSERT_TRUE(reply.wants_confirmation);
+}
+
+static const struct {
+    const char *row, *field;
+    int64_t frequency_ppb;
+} frequencies[] = {
+    {"as told", ",\"frequency_ppb\":-79", -79},
+    {"none at all", ",\"frequency_ppb\":0", 0},
+    {"not known: whatever a kernel may do", ",\"frequency_ppb\":null", 500000},
+    {"not said", "", 500000},
+};
+
+static void an_unknown_correction_of_the_rate_is_not_zero(void) {
+    for (size_t i = 0; i < COUNT(frequencies); i++) {
+        struct clock_reply reply;
+        struct error err;
+        char text[256];
+
+        snprintf(text, sizeof text,
+                 "{\"receive_ns\":\"1\",\"transmit_ns\":\"2\",\"boot_ns\":\"3\","
+                 "\"max_error_ns\":\"4\",\"synchronized\":true%s}",
+                 frequencies[i].field);
+        CHECK_ROW(frequencies[i].row,
+                  clock_reply_parse(text, strlen(text), &reply, &err) == STATUS_OK &&
+                      reply.claim.frequency_ppb == frequencies[i].frequency_ppb);
+    }
 }
 
 static void a_clock_that_makes_no_sense_is_refused_with_a_reason(void) {
@@ -194,6 +223,7 @@ static void the_message_of_an_error_is_found_or_the_status_named(void) {
 static CU_TestInfo rules[] = {
     CHECK_TEST(a_clock_is_read_exactly),
     CHECK_TEST(an_unknown_error_is_no_number),
+    CHECK_TEST(an_unknown_correction_of_the_rate_is_not_zero),
     CHECK_TEST(a_clock_that_makes_no_sense_is_refused_with_a_reason),
     CHECK_TEST(ids_are_handed_out_in_order_as_they_were_sent),
     CHECK_TEST(of_ids_that_cannot_all_be_read_none_is_shown),
