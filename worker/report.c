@@ -174,7 +174,13 @@ char *report_unready(const struct report *report, const struct service_error *wh
                                                                     : reason_of(report, state);
     json_t *object = json_object();
     json_t *inner = json_object();
+    char refusal[REPORT_REASON_MAX];
 
+    /* Whoever serves only says that it refuses: why, the machine's clock says. */
+    if (state == WORKER_SERVING && report->now.refuses) {
+        report_clock_reason(report, refusal, sizeof refusal);
+        reason = refusal;
+    }
     fields_put(inner, "code", json_string("UNAVAILABLE"));
     fields_put(inner, "message", fields_from_label(reason));
     fields_put(inner, "retry_after_ms", fields_from_number(why->retry_after_ms));
