@@ -18,7 +18,8 @@ static void on_closed(void *arg) {
 enum status ctl_open(struct ctl_session *session, const struct ctl_values *values,
                      struct error *err) {
     struct etcd_http_config etcd;
-    const struct http_config http = {.max_connections = MACHINE_IDS};
+    /* 64 probes and what else there is: a request that waits for its turn uses up its time-out. */
+    const struct http_config http = {.max_active = 80, .max_connections = MACHINE_IDS};
     const char *token_name = values->shared.worker_token_file;
     struct token_file *tokens = NULL;
     bool etcd_closed = false;

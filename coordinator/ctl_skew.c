@@ -168,11 +168,15 @@ static void borrow_drift(struct skew_run *run, json_t *report) {
 
 static json_t *measure(struct skew_run *run) {
     struct ctl_session *session = &run->session;
-    struct survey_config config = {.fresh_ms = FRESH_MS};
+    uint64_t begun_ms = clock_now(&session->clock).boot_ms;
+    struct survey_config config;
     struct survey survey;
     json_t *report;
 
     ask_all(run);
+    /* A large fleet behind slow paths takes longer than that to be asked: who answered first counts. */
+    config = (struct survey_config){.fresh_ms = FRESH_MS + clock_now(&session->clock).boot_ms -
+                                                begun_ms};
     config.now = clock_now_ns(&session->clock);
     config.rate_ppb = clocks_rate_ppb(run->clocks);
     survey_take(&survey, session->cluster, &config);
