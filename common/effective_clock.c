@@ -47,7 +47,7 @@ static void judge(struct effective_clock *clock, int64_t wall_ns, int64_t went_o
     int64_t line_ns = add_up(went_on_ns, clock->gone_back_ns);
     int64_t ahead_ns = add_up(wall_ns, -line_ns), behind_ns = add_up(went_on_ns, -wall_ns);
 
-    clock->coasting = ahead_ns > clock->limits.max_forward_ns;
+    clock->coasting = ahead_ns > add_up(clock->limits.max_forward_ns, EFFECTIVE_MEASURED_NS);
     if (clock->coasting)
         clock->offset_ns = -ahead_ns;
     else if (behind_ns > 0 && clock->limits.strategy == CLOCK_OFFSET &&

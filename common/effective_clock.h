@@ -31,6 +31,8 @@
 #include "common/clock.h"
 
 #define EFFECTIVE_SLEW 16 /* an offset is worked off by 1 ns in so many */
+/* By so much a step may be measured larger than it was: one of just max_forward is taken over. */
+#define EFFECTIVE_MEASURED_NS INT64_C(1000000)
 
 enum clock_strategy { CLOCK_WAIT, CLOCK_OFFSET, CLOCK_BOUNDED };
 

@@ -100,8 +100,7 @@ def steps_and_back(strategy):
         worker = start(fleet, clock, f"--clock-strategy={strategy}")
         worker.wait_ready()
         taker = Taker(worker)
-        # 0.9 s: what is measured of a step of just --max-forward-step may be a little above it
-        for step_s in (-0.005, -0.05, -5, -3600, 0.9, 3600):
+        for step_s in (-0.005, -0.05, -5, -3600, 1, 3600):
             taker.wait_more()
             refused = len(taker.refusals)
             clock.set(step_s)
@@ -126,9 +125,9 @@ def steps_and_back(strategy):
             else:
                 taker.wait_more()
             clock.set(0)
-        if strategy == "offset":  # what the clock went back from +0.9 s is worked off in 14.4 s
+        if strategy == "offset":  # what the clock went back from +1 s is worked off in 16 s
             state = wait_state(worker, "slewing")
-            lib.check(0 < state["effective_minus_wall_ms"] < 1000, state)
+            lib.check(0 < state["effective_minus_wall_ms"] < 1001, state)
         else:
             wait_state(worker, "normal")
         taker.wait_more()
@@ -274,7 +273,10 @@ def test_rotation_after_a_correction_by_a_day():
         clock.set(0)
 
         def served():
+            asked = time.monotonic()
             reply = worker.get("/v1/ids")
+            took = time.monotonic() - asked
+            lib.check(took < 8, f"answered within its deadline: {took:.1f} s")
             if reply.status == 200:
                 ids.extend(map(int, reply.json()["ids"]))
                 return True
@@ -358,6 +360,9 @@ def test_no_rotation_without_a_witness_or_another_machine_id():
             "clock", "the clock went back, and no other machine ID is free"), 15, "none is free")
         lib.equal(worker.status()["machines"][0]["machine_id"], 0)
         lib.check("behind" in state["reason"] and len(peers) == 2, state)
+        ready = worker.get("/readyz")
+        lib.check(ready.status == 503 and "behind the last ID" in ready.body, ready)  # health names the cause
+        lib.equal(worker.get("/livez").status, 200)
         reply = worker.get("/v1/ids")
         lib.check(reply.status == 503 and reply.json()["error"]["retry_after_ms"] > 60000, reply)
         load.no_duplicates(ids)
