@@ -58,8 +58,29 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t stream_id) {
     return call;
 }
 
+/* Bytes of messages that are not whole yet, and of answers that are not read yet: more, or fewer. */
+static void more_partial(struct grpc_conn *conn, size_t bytes) {
+    conn->partial_bytes += bytes;
+    conn->server->partial_bytes += bytes;
+}
+
+static void less_partial(struct grpc_conn *conn, size_t bytes) {
+    conn->partial_bytes -= bytes;
+    conn->server->partial_bytes -= bytes;
+}
+
+static void more_unread(struct grpc_conn *conn, size_t bytes) {
+    conn->unread_bytes += bytes;
+    conn->server->unread_bytes += bytes;
+}
+
+static void less_unread(struct grpc_conn *conn, size_t bytes) {
+    conn->unread_bytes -= bytes;
+    conn->server->unread_bytes -= bytes;
+}
+
 static void free_reader(struct grpc_call *call) {
-    call->conn->partial_bytes -= grpc_reader_bytes(&call->reader);
+    less_partial(call->conn, grpc_reader_bytes(&call->reader));
     grpc_reader_free(&call->reader);
 }
 
@@ -97,7 +118,7 @@ void grpc_call_free(struct grpc_call *call) {
     if (call->in_sent)
         take_off_sent(server, call);
     free_reader(call);
-    conn->unread_bytes -= call->out_len - call->out_at;
+    less_unread(conn, call->out_len - call->out_at);
     free(call->out);
     free(call->path);
     free(call->message);
@@ -166,7 +187,7 @@ static ssize_t on_pull(nghttp2_session *session, int32_t stream_id, uint8_t *out
     if (n > 0)
         memcpy(out, call->out + call->out_at, n);
     call->out_at += n;
-    call->conn->unread_bytes -= n;
+    less_unread(call->conn, n);
     if (call->out_at < call->out_len)
         return (ssize_t)n;
     if (call->out_len > 0)
@@ -223,39 +244,6 @@ static void go_on(struct grpc_call *call) {
     grpc_conn_mark(call->conn);
 }
 
-void grpc_call_set(struct grpc_call *call, void *user, void (*ended)(void *user),
-                   void (*sent)(void *user)) {
-    call->user = user;
-    call->ended = ended;
-    call->sent = sent;
-}
-
-void *grpc_call_get(const struct grpc_call *call) {
-    return call->user;
-}
-
-void grpc_send(struct grpc_call *call, uint8_t *framed, size_t len) {
-    assert(!call->over && len >= GRPC_PREFIX_BYTES);
-    grpc_prefix_write(framed, len - GRPC_PREFIX_BYTES);
-    call->conn->unread_bytes += len;
-    if (!call->out) {
-        call->out = framed;
-        call->out_at = 0;
-        call->out_len = call->out_room = len;
-    } else {
-        if (call->out_len + len > call->out_room) {
-            call->out_room = (call->out_len + len) * 2;
-            call->out = reallocate(call->out, call->out_room);
-        }
-        memcpy(call->out + call->out_len, framed, len);
-        call->out_len += len;
-        free(framed);
-    }
-    if (!call->submitted)
-        submit_with_data(call);
-    go_on(call);
-}
-
 static void finish(struct grpc_call *call, enum grpc_code code, const char *message,
                    int64_t retry_ms) {
     char encoded[GRPC_MESSAGE_MAX + 1];
@@ -277,10 +265,80 @@ static void finish(struct grpc_call *call, enum grpc_code code, const char *mess
     go_on(call);
 }
 
+/* ---- limits of what is held ---- */
+
+static const char unread_here[] = "answers on this connection are not read yet";
+static const char unread_in_all[] = "answers are not read yet, some of them on this connection";
+static const char partial_here[] = "messages on this connection are not whole yet";
+static const char partial_in_all[] = "messages are not whole yet, some of them on this connection";
+
+/* Where the server as a whole holds too much, connections that have read everything go on. */
+static bool may_hold_more(const struct grpc_conn *conn) {
+    return conn->unread_bytes == 0 || conn->server->unread_bytes <= GRPC_UNREAD_ALL_BYTES;
+}
+
+static void exhaust(struct grpc_call *call, unsigned limit, const char *of_what) {
+    char message[120];
+
+    snprintf(message, sizeof message, "more than %u bytes of %s", limit, of_what);
+    finish(call, GRPC_RESOURCE_EXHAUSTED, message, GRPC_NO_RETRY);
+}
+
+static void stop_exhausted(struct grpc_call *call, unsigned limit, const char *of_what) {
+    let_go(call);
+    exhaust(call, limit, of_what);
+}
+
+/* ---- what handlers say ---- */
+
+void grpc_call_set(struct grpc_call *call, void *user, void (*ended)(void *user),
+                   void (*sent)(void *user)) {
+    call->user = user;
+    call->ended = ended;
+    call->sent = sent;
+}
+
+void *grpc_call_get(const struct grpc_call *call) {
+    return call->user;
+}
+
+bool grpc_send(struct grpc_call *call, uint8_t *framed, size_t len) {
+    assert(!call->over && len >= GRPC_PREFIX_BYTES);
+    if (!may_hold_more(call->conn)) {
+        free(framed);
+        exhaust(call, GRPC_UNREAD_ALL_BYTES, unread_in_all);
+        return false;
+    }
+    grpc_prefix_write(framed, len - GRPC_PREFIX_BYTES);
+    more_unread(call->conn, len);
+    if (!call->out) {
+        call->out = framed;
+        call->out_at = 0;
+        call->out_len = call->out_room = len;
+    } else {
+        if (call->out_len + len > call->out_room) {
+            call->out_room = (call->out_len + len) * 2;
+            call->out = reallocate(call->out, call->out_room);
+        }
+        memcpy(call->out + call->out_len, framed, len);
+        call->out_len += len;
+        free(framed);
+    }
+    if (!call->submitted)
+        submit_with_data(call);
+    go_on(call);
+    return true;
+}
+
 void grpc_finish(struct grpc_call *call, enum grpc_code code, const char *message,
                  int64_t retry_ms) {
     assert(!call->over);
     finish(call, code, message, retry_ms);
+}
+
+void grpc_answer(struct grpc_call *call, uint8_t *framed, size_t len) {
+    if (grpc_send(call, framed, len))
+        grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
 }
 
 void grpc_call_stop(struct grpc_call *call, enum grpc_code code, const char *message,
@@ -320,13 +378,6 @@ static void check_access(struct grpc_call *call) {
                    GRPC_NO_RETRY);
 }
 
-/* A client that does not read what it asked for gets no more. */
-static void stop_unread(struct grpc_call *call) {
-    grpc_call_stop(call, GRPC_RESOURCE_EXHAUSTED,
-                   "more than 1048576 bytes of answers on this connection are not read yet",
-                   GRPC_NO_RETRY);
-}
-
 void grpc_call_judge(struct grpc_call *call) {
     call->judged = true;
     if (counts_as_busy(call))
@@ -351,7 +402,9 @@ void grpc_call_judge(struct grpc_call *call) {
         grpc_call_stop(call, GRPC_INVALID_ARGUMENT,
                        "grpc-timeout must be 1 to 8 digits and one of H M S m u n", GRPC_NO_RETRY);
     } else if (call->conn->unread_bytes > GRPC_UNREAD_BYTES) {
-        stop_unread(call);
+        stop_exhausted(call, GRPC_UNREAD_BYTES, unread_here);
+    } else if (!may_hold_more(call->conn)) {
+        stop_exhausted(call, GRPC_UNREAD_ALL_BYTES, unread_in_all);
     } else if (call->has_timeout) {
         uv_timer_start(&call->deadline, on_deadline, call->timeout_ms, 0);
     }
@@ -387,11 +440,11 @@ static bool take_message(struct grpc_call *call) {
         return true;
     }
     if (call->conn->unread_bytes > GRPC_UNREAD_BYTES) {
-        stop_unread(call);
+        stop_exhausted(call, GRPC_UNREAD_BYTES, unread_here);
         return false;
     }
     call->method->message(config_of(call)->arg, call, call->reader.message, call->reader.len);
-    call->conn->partial_bytes -= grpc_reader_bytes(&call->reader);
+    less_partial(call->conn, grpc_reader_bytes(&call->reader));
     grpc_reader_next(&call->reader);
     return !call->over;
 }
@@ -407,19 +460,18 @@ void grpc_call_data(struct grpc_call *call, const uint8_t *bytes, size_t len) {
             return;
         }
         result = grpc_reader_take(&call->reader, &bytes, &len);
-        call->conn->partial_bytes += grpc_reader_bytes(&call->reader) - before;
+        more_partial(call->conn, grpc_reader_bytes(&call->reader) - before);
         if (result > GRPC_READ_MESSAGE) {
             refuse_message(call, result);
             return;
         }
         if (call->conn->partial_bytes > GRPC_PARTIAL_BYTES) {
-            grpc_call_stop(
-                call, GRPC_RESOURCE_EXHAUSTED,
-                "more than 262144 bytes of messages on this connection are not whole yet",
-                GRPC_NO_RETRY);
-            return;
+            stop_exhausted(call, GRPC_PARTIAL_BYTES, partial_here);
+        } else if (call->conn->partial_bytes > GRPC_MESSAGE_BYTES &&
+                   call->conn->server->partial_bytes > GRPC_PARTIAL_ALL_BYTES) {
+            stop_exhausted(call, GRPC_PARTIAL_ALL_BYTES, partial_in_all);
         }
-        if (result == GRPC_READ_MESSAGE && !take_message(call))
+        if (!call->over && result == GRPC_READ_MESSAGE && !take_message(call))
             return;
     }
 }

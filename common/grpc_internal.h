@@ -102,6 +102,7 @@ struct grpc_server {
     struct grpc_call *sent;               /* to be told, after the flush */
     struct grpc_call *pool;
     unsigned pooled, n_conns, n_dirty, busy;
+    size_t partial_bytes, unread_bytes; /* of all connections */
     bool draining, closing;
     uint64_t jitter;
     struct grpc_server_stats stats;

@@ -20,14 +20,21 @@
 #define GRPC_HEADER_BYTES                                                                          \
     (16u * 1024u)             /* all headers of a call, each with 32 more, as HTTP/2 counts */
 #define GRPC_STREAMS_MAX 100u /* calls at once on one connection */
-#define GRPC_PARTIAL_BYTES (256u * 1024u) /* of messages not whole yet, on one connection */
-#define GRPC_UNREAD_BYTES                                                                          \
-    (1024u * 1024u) /* of answers that a client has not read, before its next
-                                            call is refused */
+/* Of messages not whole yet: on one connection; and on all together, above which a connection may have
+ * no more than one message of them. */
+#define GRPC_PARTIAL_BYTES (256u * 1024u)
+#define GRPC_PARTIAL_ALL_BYTES (16u * 1024u * 1024u)
+/* Of answers that clients have not read: on one connection, before its next call is refused (calls under
+ * way are answered); and on all together, above which only connections that have read everything get
+ * another answer. */
+#define GRPC_UNREAD_BYTES (1024u * 1024u)
+#define GRPC_UNREAD_ALL_BYTES (64u * 1024u * 1024u)
 /* A client that pings keeps its connection as long as it sends no more than this many PINGs at once
  * and one for each interval after that; an answer of ours sets the count back. */
 #define GRPC_PING_BURST 20u
 #define GRPC_PING_INTERVAL_MS 1000u
+/* Headers of one call, above which its connection is ended: a few bytes can stand for thousands. */
+#define GRPC_HEADER_FLOOD_BYTES (4u * GRPC_HEADER_BYTES)
 /* Cancelled calls: as many at once, and so many a second after that; then GOAWAY. */
 #define GRPC_RESET_BURST 1000u
 #define GRPC_RESET_PER_S 200u
@@ -107,13 +114,16 @@ void grpc_call_set(struct grpc_call *call, void *user, void (*ended)(void *user)
 void *grpc_call_get(const struct grpc_call *call);
 
 /* Sends a message.  framed is allocated, begins with GRPC_PREFIX_BYTES that this function fills, and
- * is handed over; len counts them too. */
-void grpc_send(struct grpc_call *call, uint8_t *framed, size_t len);
+ * is handed over; len counts them too.  false: it was not sent, since clients leave too much unread, and
+ * the call has ended with RESOURCE_EXHAUSTED and is dead. */
+bool grpc_send(struct grpc_call *call, uint8_t *framed, size_t len);
 
 #define GRPC_NO_RETRY (-1) /* retry_ms: nothing is said about trying again */
 /* Ends the call; it is dead afterwards.  message is for people, in UTF-8, and copied; NULL: none.
  * retry_ms: how long a client should wait before it tries again. */
 void grpc_finish(struct grpc_call *call, enum grpc_code code, const char *message,
                  int64_t retry_ms);
+/* Sends the only message and ends the call well. */
+void grpc_answer(struct grpc_call *call, uint8_t *framed, size_t len);
 
 #endif

@@ -64,6 +64,10 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     if (!call || call->judged)
         return 0;
     call->header_bytes += name_len + value_len + 32;
+    if (call->header_bytes > GRPC_HEADER_FLOOD_BYTES) {
+        grpc_conn_doom(call->conn, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_headers");
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* the rest is not even looked at */
+    }
     switch (name_len) {
     case 5:
         if (memcmp(name, ":path", 5) == 0 && !call->method && !call->path)

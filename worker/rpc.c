@@ -57,8 +57,7 @@ static void probe(void *arg, struct grpc_call *call, const uint8_t *bytes, size_
     response.wants_confirmation = said.wants_confirmation;
     response.state = text_of(said.state);
     framed = rpc_pack(&response.base, &framed_len);
-    grpc_send(call, framed, framed_len);
-    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
+    grpc_answer(call, framed, framed_len);
 }
 
 /* ---- methods ---- */

@@ -52,14 +52,11 @@ static serving_status look(struct rpc *rpc, enum service_need need) {
     return ok ? SERVING : NOT_SERVING;
 }
 
-static void send_status(struct grpc_call *call, serving_status status) {
+static uint8_t *status_message(serving_status status, size_t *len) {
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    uint8_t *framed;
-    size_t len;
 
     response.status = status;
-    framed = rpc_pack(&response.base, &len);
-    grpc_send(call, framed, len);
+    return rpc_pack(&response.base, len);
 }
 
 /* What is asked about; false when the request is none, and the call has ended. */
@@ -80,6 +77,8 @@ static bool read_request(struct grpc_call *call, const uint8_t *bytes, size_t le
 
 void rpc_check(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
     enum service_need need;
+    size_t framed_len;
+    uint8_t *framed;
 
     if (!read_request(call, bytes, len, &need))
         return;
@@ -87,8 +86,8 @@ void rpc_check(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t l
         grpc_finish(call, GRPC_NOT_FOUND, "there is no such service here", GRPC_NO_RETRY);
         return;
     }
-    send_status(call, look(arg, need));
-    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
+    framed = status_message(look(arg, need), &framed_len);
+    grpc_answer(call, framed, framed_len);
 }
 
 /* ---- Watch ---- */
@@ -102,24 +101,43 @@ struct rpc_watcher {
     bool sending; /* the client has not taken the last one */
 };
 
+static void forget(struct rpc_watcher *watcher) {
+    if (watcher->prev)
+        watcher->prev->next = watcher->next;
+    else
+        watcher->rpc->watchers = watcher->next;
+    if (watcher->next)
+        watcher->next->prev = watcher->prev;
+    free(watcher);
+}
+
+/* The watcher may be gone afterwards. */
 static void tell(struct rpc_watcher *watcher, serving_status status) {
+    uint8_t *framed;
+    size_t len;
+
     if (watcher->sending || status == watcher->told)
         return;
     watcher->told = status;
     watcher->sending = true;
-    send_status(watcher->call, status);
+    framed = status_message(status, &len);
+    if (!grpc_send(watcher->call, framed, len))
+        forget(watcher);
 }
 
 /* Looked at once for all of them: a hostile client may have made many. */
 void rpc_look(struct rpc *rpc) {
     serving_status of[NEED_UNKNOWN + 1];
+    struct rpc_watcher *next;
 
     if (!rpc->watchers)
         return;
     for (int need = 0; need <= NEED_UNKNOWN; need++)
         of[need] = look(rpc, (enum service_need)need);
-    for (struct rpc_watcher *watcher = rpc->watchers; watcher; watcher = watcher->next)
+    for (struct rpc_watcher *watcher = rpc->watchers; watcher; watcher = next) {
+        next = watcher->next;
         tell(watcher, of[watcher->need]);
+    }
 }
 
 static void on_watch_sent(void *user) {
@@ -130,15 +148,7 @@ static void on_watch_sent(void *user) {
 }
 
 static void on_watch_ended(void *user) {
-    struct rpc_watcher *watcher = user;
-
-    if (watcher->prev)
-        watcher->prev->next = watcher->next;
-    else
-        watcher->rpc->watchers = watcher->next;
-    if (watcher->next)
-        watcher->next->prev = watcher->prev;
-    free(watcher);
+    forget(user);
 }
 
 void rpc_watch(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {

@@ -41,9 +41,7 @@ static void on_ids(struct park_call *park, enum service_outcome outcome,
 
         park->ids.codec = ids->rpc->config.codec;
         framed = ids->message(&park->ids, &ids->args, &len);
-
-        grpc_send(ids->call, framed, len);
-        grpc_finish(ids->call, GRPC_OK, NULL, GRPC_NO_RETRY);
+        grpc_answer(ids->call, framed, len);
     } else {
         refuse(ids->rpc, ids->call, park->ids.kind, err);
     }
@@ -155,7 +153,9 @@ static void on_batch(struct park_call *park, enum service_outcome outcome,
     framed = rpc_batch_message(&park->ids, &stream->args, &len);
     stream->args.left -= stream->args.endless ? 0 : park->ids.have;
     service_ids_free(&park->ids);
-    grpc_send(stream->call, framed, len); /* on_batch_sent() goes on */
+    if (!grpc_send(stream->call, framed, len))
+        free_stream(stream);
+    /* else on_batch_sent() goes on */
 }
 
 static void take_batch(struct rpc_stream *stream) {
@@ -225,11 +225,6 @@ void rpc_stream(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t 
 
 /* ---- Decode, Encode ---- */
 
-static void answer(struct grpc_call *call, uint8_t *framed, size_t len) {
-    grpc_send(call, framed, len);
-    grpc_finish(call, GRPC_OK, NULL, GRPC_NO_RETRY);
-}
-
 void rpc_decode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
     const struct rpc_config *config = &((struct rpc *)arg)->config;
     struct facts_decoded decoded;
@@ -245,7 +240,7 @@ void rpc_decode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t 
         return;
     }
     framed = rpc_decode_message(&decoded.facts, decoded.holder, &framed_len);
-    answer(call, framed, framed_len);
+    grpc_answer(call, framed, framed_len);
 }
 
 void rpc_encode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
@@ -262,5 +257,5 @@ void rpc_encode(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t 
         return;
     }
     framed = rpc_encode_message(&facts, &framed_len);
-    answer(call, framed, framed_len);
+    grpc_answer(call, framed, framed_len);
 }

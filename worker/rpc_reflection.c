@@ -6,7 +6,7 @@ void rpc_reflect(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t
     uint8_t *answer = reflection_answer(rpc->reflection, bytes, len, &answer_len);
 
     if (answer)
-        grpc_send(call, answer, answer_len);
+        (void)grpc_send(call, answer, answer_len); /* nothing here belongs to the call */
     else
         grpc_finish(call, GRPC_INTERNAL,
                     "the request is no grpc.reflection.v1.ServerReflectionRequest", GRPC_NO_RETRY);

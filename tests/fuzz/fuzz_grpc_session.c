@@ -28,7 +28,7 @@ static void answer(void *arg, struct grpc_call *call, const uint8_t *bytes, size
     (void)arg;
     for (size_t i = 0; i < len; i++)
         sum = (uint8_t)(sum + bytes[i]); /* all of it can be read */
-    grpc_send(call, framed(sum), GRPC_PREFIX_BYTES + sum);
+    require(grpc_send(call, framed(sum), GRPC_PREFIX_BYTES + sum));
     grpc_finish(call, sum % 17 == 16 ? GRPC_OK : (enum grpc_code)(sum % 17), "why \xc3\xa9", sum);
 }
 
@@ -42,7 +42,7 @@ static void on_sent(void *user) {
 static void stream(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t len) {
     (void)arg, (void)bytes, (void)len;
     grpc_call_set(call, call, NULL, on_sent);
-    grpc_send(call, framed(100), GRPC_PREFIX_BYTES + 100);
+    require(grpc_send(call, framed(100), GRPC_PREFIX_BYTES + 100));
 }
 
 /* Answered when it is over only. */
@@ -56,7 +56,7 @@ static void echo(void *arg, struct grpc_call *call, const uint8_t *bytes, size_t
     (void)arg;
     if (len > 0)
         memcpy(copy + GRPC_PREFIX_BYTES, bytes, len);
-    grpc_send(call, copy, GRPC_PREFIX_BYTES + len);
+    require(grpc_send(call, copy, GRPC_PREFIX_BYTES + len));
 }
 
 static void echo_end(void *arg, struct grpc_call *call) {
@@ -124,5 +124,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
         uv_run(&loop, UV_RUN_NOWAIT);
     uv_run(&loop, UV_RUN_NOWAIT); /* the closed handle's memory */
     require(server->n_conns == 0 && server->busy == 0 && !server->sent);
+    require(server->partial_bytes == 0 && server->unread_bytes == 0);
     return 0;
 }

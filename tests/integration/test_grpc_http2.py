@@ -325,6 +325,41 @@ def test_memory_is_bounded_by_what_a_client_leaves_open():
         lib.check(lib.SANITIZED or grown < 8192, f"{grown} KiB more")
 
 
+def test_a_few_bytes_that_stand_for_many_headers_end_their_connection():
+    with Worker() as worker, Raw(worker.address) as raw:
+        raw.until(lambda frame: frame.kind == SETTINGS and frame.flags & ACK)
+        # One entry of 3,900 bytes for the table of HPACK, and a byte for each time that it is meant.
+        stream = raw.stream()
+        more = 3900 - 127
+        packed = raw.headers(stream)[9:] + b"\x40\1x\x7f" + bytes([more & 127 | 128, more >> 7]) + b"a" * 3900
+        packed += b"\xbe" * (16384 - len(packed))
+        raw.send(raw.frame(HEADERS, 0, stream, packed) + raw.frame(CONTINUATION, END_HEADERS, stream, b"\xbe" * 16384))
+        _, code, text = raw.goaway()
+        lib.equal((code, text), (ENHANCE_YOUR_CALM, "too_many_headers"))
+        raw.closed()
+
+
+def test_memory_is_bounded_by_what_all_clients_leave_open():
+    with Worker() as worker:
+        before = worker.resident()
+        # Asked for while nothing is unread yet: each connection may come to 23 MB.
+        largest = grpc_lib.ids.NextBatchRequest(count=10000, form=grpc_lib.ids.FORM_TEXT).SerializeToString()
+        greedy = [Raw(worker.address, settings=[(4, 0)]) for _ in range(4)]
+        for raw in greedy:
+            raw.until(lambda frame: frame.kind == SETTINGS and frame.flags & ACK)
+            raw.send(b"".join(raw.headers(stream, BATCH) + raw.frame(DATA, END_STREAM, stream, message(largest))
+                              for stream in (raw.stream() for _ in range(100))))
+        refused = greedy[-1].until(lambda frame: frame.kind == HEADERS and frame.ends(), 60)
+        lib.equal(int(refused.headers["grpc-status"]), RESOURCE_EXHAUSTED)
+        lib.check("67108864" in refused.headers["grpc-message"], refused.headers)
+        with Raw(worker.address) as raw:
+            lib.equal(raw.status(raw.call())[0], OK, "who has read everything is answered")
+        grown = worker.resident() - before
+        lib.check(lib.SANITIZED or grown < 96 * 1024, f"{grown} KiB more")
+        for raw in greedy:
+            raw.socket.close()
+
+
 def test_clients_that_leave_in_the_middle_cost_nothing():
     # B94: the largest batch asked for, and a reset at once.
     with Worker() as worker:
