@@ -98,57 +98,6 @@ def test_an_old_connection_is_ended_and_no_call_fails():
             raw.closed()
 
 
-def round_robin(workers, *options):
-    """One channel to all of them, as to a headless Service."""
-    addresses = ",".join(worker.grpc_address for worker in workers)
-    return grpc_lib.channel(f"ipv4:{addresses}", ("grpc.service_config", json.dumps(
-        {"loadBalancingConfig": [{"round_robin": {}}],
-         "healthCheckConfig": {"serviceName": "snowfleet.v1.IdService"}})), *options)
-
-
-def machine_of(number):
-    return number >> 12 & 1023
-
-
-def test_calls_spread_over_workers_and_a_drained_one_is_not_missed():
-    # B103, and a rolling restart as clients see it.
-    with lib.Fleet() as fleet:
-        fleet.init("--new")
-        workers = [start(fleet) for _ in range(3)]
-        machines = [worker.status()["machines"][0]["machine_id"] for worker in workers]
-        with round_robin(workers) as channel:
-            service = grpc_lib.IdService(channel)
-
-            def next_id():
-                return service.Next(grpc_lib.ids.NextRequest(), timeout=20, wait_for_ready=True).id
-            lib.wait_until(lambda: {machine_of(next_id()) for _ in range(20)} == set(machines), 20, "all are used")
-            counts = [machine_of(next_id()) for _ in range(300)]
-            for machine in machines:
-                lib.check(counts.count(machine) >= 30, f"{machine}: {counts.count(machine)} of 300")
-            stop, failures = threading.Event(), []
-
-            def call_on():
-                n = 0
-                while not stop.is_set():
-                    try:
-                        next_id()
-                        n += 1
-                    except grpc.RpcError as err:
-                        failures.append((err.code(), err.details()))
-                return n
-            with concurrent.futures.ThreadPoolExecutor(4) as pool:
-                callers = [pool.submit(call_on) for _ in range(4)]
-                for worker in workers[:2]:
-                    lib.equal(worker.terminate(15), 0)
-                    time.sleep(0.5)
-                stop.set()
-                lib.check(sum(caller.result() for caller in callers) > 100, "calls went on")
-            # Documented: calls in the very moment between the hand-back and the end may fail so.
-            for code, _ in failures:
-                lib.equal(code, grpc_lib.Code.UNAVAILABLE)
-            lib.check(len(failures) <= 8, f"{len(failures)}: {failures[:8]}")
-
-
 def test_a_client_with_a_retry_policy_does_not_notice_a_restart():
     with lib.Fleet() as fleet:
         fleet.init("--new")
