@@ -27,6 +27,9 @@ static const ProtobufCMessageDescriptor *const types[] = {
     &snowfleet__v1__stream_request__descriptor,
     &snowfleet__v1__decode_request__descriptor,
     &snowfleet__v1__decode_response__descriptor,
+    &snowfleet__v1__encode_request__descriptor,
+    &snowfleet__v1__encode_response__descriptor,
+    &snowfleet__v1__interval__descriptor,
     &snowfleet__v1__probe_request__descriptor,
     &snowfleet__v1__probe_response__descriptor,
     &grpc__health__v1__health_check_request__descriptor,
@@ -41,6 +44,12 @@ static const ProtobufCMessageDescriptor *const types[] = {
     &grpc__reflection__v1__error_response__descriptor,
     &grpc__reflection__v1alpha__server_reflection_request__descriptor,
     &grpc__reflection__v1alpha__server_reflection_response__descriptor,
+    &grpc__reflection__v1alpha__extension_request__descriptor,
+    &grpc__reflection__v1alpha__file_descriptor_response__descriptor,
+    &grpc__reflection__v1alpha__extension_number_response__descriptor,
+    &grpc__reflection__v1alpha__list_service_response__descriptor,
+    &grpc__reflection__v1alpha__service_response__descriptor,
+    &grpc__reflection__v1alpha__error_response__descriptor,
 };
 #define TYPES (sizeof types / sizeof types[0])
 
@@ -79,6 +88,11 @@ static void requests(const uint8_t *bytes, size_t len) {
     else
         require_refusal(&err);
     if (rpc_decode_args(bytes, len, &id, &err))
+        require(id.number >= 0);
+    else
+        require_refusal(&err);
+    id.number = -1;
+    if (rpc_encode_args(bytes, len, &id, &err))
         require(id.number >= 0);
     else
         require_refusal(&err);
