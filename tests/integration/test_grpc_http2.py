@@ -163,6 +163,73 @@ def test_bad_messages_have_the_right_status():
         lib.equal((last.stream, last.payload), (stream, struct.pack(">I", NO_ERROR)))
 
 
+def test_what_http2_says_is_to_be_ignored_is():
+    with Worker() as worker, Raw(worker.address, settings=[(0xff00, 7), (4, 65535)]) as raw:  # an unknown setting
+        raw.send(raw.frame(0x42, 0xff, 0, b"unknown") + raw.frame(0x42, 0, 77, b"x" * 16384) +
+                 raw.frame(PING, 0xfe, 0, b"12345678") + raw.frame(PRIORITY, 0, 9, b"\0" * 4 + b"\1"))
+        whole = message()
+        stream = raw.stream()  # with an unknown flag, the reserved bit of the stream, padding and priority
+        raw.send(raw.frame(HEADERS, END_HEADERS | PADDED | 0x20 | 0x40, stream | 1 << 31,
+                           b"\4" + b"\0" * 4 + b"\x10" + raw.headers(stream)[9:] + b"\0" * 4))
+        raw.send(raw.frame(0x42, 0, stream, b"between") + raw.frame(DATA, END_STREAM | 0x40, stream | 1 << 31, whole))
+        lib.equal(raw.status(stream)[0], OK)
+        # What may still be on its way when a stream is over.
+        raw.send(raw.frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", 1)) +
+                 raw.frame(RST_STREAM, 0, stream, struct.pack(">I", 8)) +
+                 raw.frame(PRIORITY, 0, stream, b"\0" * 4 + b"\1"))
+        lib.equal(raw.status(raw.call())[0], OK, "the connection goes on")
+
+
+def test_what_http2_forbids_ends_the_stream_or_the_connection():
+    flow_control, stream_closed, frame_size, compression = 3, 5, 6, 9
+    with Worker() as worker:
+        def headers(raw, stream=None, **changed):
+            return raw.headers(stream or raw.stream(), **changed)
+
+        for what, codes, make in (
+                ("DATA of no stream", {PROTOCOL_ERROR}, lambda raw: raw.frame(DATA, 0, 0, b"x")),
+                ("DATA of an idle stream", {PROTOCOL_ERROR, stream_closed}, lambda raw: raw.frame(DATA, 0, 5, b"x")),
+                ("an even stream", {PROTOCOL_ERROR}, lambda raw: headers(raw, 2)),
+                ("a PING of a stream", {PROTOCOL_ERROR}, lambda raw: raw.frame(PING, 0, 1, b"12345678")),
+                ("a short PING", {frame_size}, lambda raw: raw.frame(PING, 0, 0, b"1234567")),
+                ("SETTINGS of five bytes", {frame_size}, lambda raw: raw.frame(SETTINGS, 0, 0, b"12345")),
+                ("SETTINGS with a window of 2^31", {flow_control, PROTOCOL_ERROR},
+                 lambda raw: raw.frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1 << 31))),
+                ("frames of 2^24 offered", {PROTOCOL_ERROR},
+                 lambda raw: raw.frame(SETTINGS, 0, 0, struct.pack(">HI", 5, 1 << 24))),
+                ("a frame above 16384", {frame_size}, lambda raw: raw.frame(0x42, 0, 0, b"x" * 16385)),
+                ("a window that is never full", {flow_control},
+                 lambda raw: raw.frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 1))),
+                ("no more window", {PROTOCOL_ERROR}, lambda raw: raw.frame(WINDOW_UPDATE, 0, 0, b"\0" * 4)),
+                ("more padding than frame", {PROTOCOL_ERROR},
+                 lambda raw: raw.headers(raw.stream()) + raw.frame(DATA, PADDED, 1, b"\xff12")),
+                ("headers that are no HPACK", {compression},
+                 lambda raw: raw.frame(HEADERS, END_HEADERS, 1, b"\xff" * 20)),
+                ("CONTINUATION of nothing", {PROTOCOL_ERROR}, lambda raw: raw.frame(CONTINUATION, END_HEADERS, 1)),
+                ("something between two parts of headers", {PROTOCOL_ERROR},
+                 lambda raw: headers(raw, flags=0) + raw.frame(PING, 0, 0, b"12345678")),
+                ("PUSH_PROMISE", {PROTOCOL_ERROR}, lambda raw: raw.frame(5, END_HEADERS, 1, b"\0\0\0\2"))):
+            with Raw(worker.address) as raw:
+                raw.until(lambda frame: frame.kind == SETTINGS and frame.flags & ACK)
+                raw.send(make(raw))
+                seen = raw.closed()
+                lib.check(seen and set(seen) <= codes, f"{what}: {seen}")
+        with Raw(worker.address) as raw:
+            for what, make in (
+                    ("a large letter in a name", lambda stream: raw.headers(stream, X="y")),
+                    ("no path", lambda stream: raw.headers(stream, path=None)),
+                    ("two paths", lambda stream: raw.headers(stream, extra=[(":path", NEXT)])),
+                    ("of HTTP/1", lambda stream: raw.headers(stream, connection="close")),
+                    ("a line in a value", lambda stream: raw.headers(stream, x="a\r\nb")),
+                    ("a length that is not so", lambda stream: raw.headers(stream, content_length="7") +
+                     raw.frame(DATA, END_STREAM, stream, message()))):
+                stream = raw.stream()
+                raw.send(make(stream))
+                last = raw.answer(stream)[-1]
+                lib.equal((last.kind, last.payload), (RST_STREAM, struct.pack(">I", PROTOCOL_ERROR)), what)
+            lib.equal(raw.status(raw.call())[0], OK, "the connection goes on")
+
+
 def test_a_deadline_passes_while_the_request_is_not_whole():
     with Worker() as worker, Raw(worker.address) as raw:
         stream = raw.stream()
