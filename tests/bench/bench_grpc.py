@@ -2,17 +2,20 @@
 """IDs over gRPC beside gRPC C++ and redis-server, in one run: interleaved rounds, medians and server CPU.
 
     deploy/install-packages.sh build bench
-    SNOWFLEET_BIN=build/bin python3 tests/bench/bench_grpc.py [--rounds 5] [--seconds 2]
+    SNOWFLEET_BIN=build/gcc/bin python3 tests/bench/bench_grpc.py [--rounds 5] [--seconds 2] [--fifo]
 
 The servers run on core 0, the load generators on core 1; CPU is the server's own, from /proc, since h2load
 itself costs some 5 us a call.
 
   streams     h2load, 4 connections x 100 streams of Next: server CPU a call, beside grpc_peer.cc
   one         h2load, 50 connections x 1 stream of Next: calls a second, beside redis-benchmark -c 50 -P 1 INCR
-  batch N     h2load, 4 connections x 1 stream of NextBatch: share of the format's 4,096,000 IDs a second, and of
-              a core
+  batch N     h2load, 4 connections x 2 streams of NextBatch: share of the format's 4,096,000 IDs a second, and of
+              a core; beside batch_floor.c, which only waits for the milliseconds and writes as many bytes
   memory      1,000 connections that do nothing
   latency     10,000 calls a second of Next on 10 connections: p50, p99, p99.9 as h2load logs them
+
+--fifo runs the last of these, and the batches, under the real-time scheduler, clients and floor too (it needs
+CAP_SYS_NICE): who has to be awake when a millisecond begins does not wait for what else the machine does then.
 """
 
 import argparse
@@ -49,8 +52,15 @@ def resident_kib(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
 
 
-def run(command):
-    done = subprocess.run(CLIENT + command, capture_output=True, text=True, check=False)
+def schedule(policy, priority, *pids):
+    """All threads of the processes, and what these will start."""
+    for pid in pids:
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setscheduler(int(task.name), policy, os.sched_param(priority))
+
+
+def run(command, where=CLIENT):
+    done = subprocess.run(where + command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -67,6 +77,12 @@ def build_peer(folder):
                     ROOT / "tests/bench/grpc_peer.cc", f"{folder}/snowfleet/v1/ids.pb.cc",
                     f"{folder}/snowfleet/v1/ids.grpc.pb.cc", *flags, "-pthread"], check=True)
     return f"{folder}/grpc_peer"
+
+
+def build_floor(folder):
+    subprocess.run(["cc", "-O2", "-std=gnu17", "-D_GNU_SOURCE", "-o", f"{folder}/batch_floor",
+                    ROOT / "tests/bench/batch_floor.c"], check=True)
+    return f"{folder}/batch_floor"
 
 
 def varint(number):
@@ -160,9 +176,10 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=int, default=2)
+    arguments.add_argument("--fifo", action="store_true")
     args = arguments.parse_args()
     folder = tempfile.TemporaryDirectory(prefix="snowfleet-bench-")
-    peer_program = build_peer(folder.name)
+    peer_program, floor_program = build_peer(folder.name), build_floor(folder.name)
     redis_port, peer_port = lib.free_port(), lib.free_port()
     redis = subprocess.Popen(SERVER + ["redis-server", "--port", str(redis_port), "--bind", "127.0.0.1", "--save", "",
                                        "--appendonly", "no", "--dir", folder.name], stdout=subprocess.DEVNULL)
@@ -180,6 +197,13 @@ def main():
             run(["redis-benchmark", "-p", str(redis_port), "-c", "50", "-P", "1", "-n", str(count), "-q", "INCR", "a"])
             return count, time.monotonic() - began
 
+        def floor(count):
+            """As measured(): the bytes of such an answer, and as many of them as a millisecond has IDs for."""
+            answer = 9 + 9 * 3 + 5 + 3 + 8 * count  # frames, the prefix, the field
+            each_s, core = map(float, run([floor_program, str(answer), str(min(4, 4096 // count)), str(args.seconds),
+                                           str(CORES[-1])], where=SERVER).split())
+            return each_s, core / each_s * 1e4, core / 100
+
         memory = idle_connections(ours.pid, address, 1000)
         rows = []
         for number in range(args.rounds):
@@ -188,10 +212,14 @@ def main():
                 "peer": measured(peer.pid, lambda: peer_load.run(4, 100, args.seconds)),
                 "one": measured(ours.pid, lambda: load.run(50, 1, args.seconds)),
                 "redis": measured(redis.pid, incr),
-                "4096": measured(ours.pid, lambda: load.run(4, 1, args.seconds, 4096)),
-                "1000": measured(ours.pid, lambda: load.run(4, 1, args.seconds, 1000)),
-                "latency": latency(load, args.seconds, folder.name),
             }
+            if args.fifo:
+                schedule(os.SCHED_FIFO, 10, ours.pid, os.getpid())
+            for count in (4096, 1000):
+                row[f"{count}"] = measured(ours.pid, lambda count=count: load.run(4, 2, args.seconds, count))
+                row[f"floor {count}"] = floor(count)
+            row["latency"] = latency(load, args.seconds, folder.name)
+            schedule(os.SCHED_OTHER, 0, ours.pid, os.getpid())
             rows.append(row)
             print(f"round {number + 1}: " + "; ".join(
                 f"{name} {', '.join(f'{value:,.2f}' for value in values)}" for name, values in row.items()), flush=True)
@@ -210,6 +238,9 @@ def main():
             print(f"  batches of {count:,}, share of the limit   ", spread(
                 [calls * count / LIMIT for calls in of(str(count), 0)], ".2%"))
             print("    share of a core                       ", spread(of(str(count), 2), ".1%"))
+            print("    the floor: answers a millisecond      ", spread(
+                [each_s / 1000 for each_s in of(f"floor {count}", 0)], ".3f"))
+            print("    the floor: share of a core            ", spread(of(f"floor {count}", 2), ".1%"))
         print("  KiB for an idle connection              ", f"{memory:.1f}")
         for at, name in ((1, "p50"), (2, "p99"), (3, "p99.9")):
             print(f"  {name} at 10,000 calls a second, ms".ljust(42), spread(of("latency", at), ".2f"))
