@@ -285,7 +285,7 @@ static uint8_t *pack_text(Snowfleet__V1__NextBatchResponse *response, const stru
     response->n_texts = ids->have;
     for (char *at = text; n < ids->have; n++) {
         response->texts[n] = at;
-        at = strchr(at, '\n');
+        at = memchr(at, '\n', (size_t)(text + text_len - at));
         *at++ = '\0';
     }
     framed = rpc_pack(&response->base, len);

@@ -2,6 +2,7 @@
  * the first byte says how long.  The server must neither crash nor leak, and must be rid of the
  * connection when its client is. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -78,6 +79,7 @@ static void start(void) {
                                               .n_methods = sizeof methods / sizeof methods[0]};
     struct error err;
 
+    signal(SIGPIPE, SIG_IGN); /* as in a worker: a client may be gone before its answer is */
     uv_loop_init(&loop);
     require(grpc_server_new(&loop, &config, &server, &err) == STATUS_OK);
 }

@@ -417,7 +417,7 @@ def test_memory_is_bounded_by_what_all_clients_leave_open():
             raw.send(b"".join(raw.headers(stream, BATCH) + raw.frame(DATA, END_STREAM, stream, message(largest))
                               for stream in (raw.stream() for _ in range(100))))
         refused = greedy[-1].until(lambda frame: frame.kind == HEADERS and frame.ends(), 60)
-        lib.equal(int(refused.headers["grpc-status"]), RESOURCE_EXHAUSTED)
+        lib.equal(int(refused.headers["grpc-status"]), RESOURCE_EXHAUSTED, refused.headers)
         lib.check("67108864" in refused.headers["grpc-message"], refused.headers)
         with Raw(worker.address) as raw:
             lib.equal(raw.status(raw.call())[0], OK, "who has read everything is answered")
