@@ -17,6 +17,12 @@ def ratios(kinds, kind, figure):
     return [mine[figure] / base[figure] for mine, base in zip(kinds[kind], kinds["autoincrement"])]
 
 
+def rounds_of(kinds):
+    """How many figures a median is of, in words."""
+    fewest, most = min(map(len, kinds.values())), max(map(len, kinds.values()))
+    return f"{fewest} to {most} rounds" if fewest < most else f"{most} round{'s' if most > 1 else ''}"
+
+
 def text(x, y, content, anchor="start", weight="normal"):
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" font-weight="{weight}">{content}</text>'
 
@@ -43,8 +49,7 @@ def svg(found):
            f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
     for i, (engine, kinds) in enumerate(found["engines"].items()):
         top = i * row + HEAD
-        rounds = len(kinds["autoincrement"])
-        out.append(text(8, top - 26, f"{engine}, {rounds} round{'s' if rounds > 1 else ''}", weight="bold"))
+        out.append(text(8, top - 26, f"{engine}, {rounds_of(kinds)}", weight="bold"))
         for j, kind in enumerate(kinds):
             out.append(text(LABELS - 6, top + j * (BAR + GAP) + BAR - 4, kind, anchor="end"))
         for j, (figure, title, as_ratio) in enumerate(COLUMNS):

@@ -137,7 +137,8 @@ def report(found):
     for engine, kinds in found["engines"].items():
         base = kinds["autoincrement"]
         counts = [name for name in COUNTS if name in base[0]]
-        print(f"\n{engine:<20}{'inserts/s':>11} {'of all rounds':>16}{'per CPU s':>11} {'of all rounds':>16}{'leaves':>8}" +
+        print(f"\n{engine}, {plot.rounds_of(kinds)}")
+        print(f"{'key':<20}{'inserts/s':>11} {'of all rounds':>16}{'per CPU s':>11} {'of all rounds':>16}{'leaves':>8}" +
               "".join(f"{name.replace('_', ' '):>15}" for name in counts))
         for kind in kinds:
             print(f"{kind:<20}" + with_extremes(ratios(kinds, kind, "rows_per_s")) +
