@@ -218,9 +218,11 @@ export function createPlot() {
       return;
     }
     const known = [...nodes.values()].filter((node) => node.present && latest(node) >= 0);
+    // The newest point of one that answers may be a moment late.
+    const heard = known.filter((node) => latest(node) >= times.length - 2).length;
     const widest = known.reduce((most, node) => Math.max(most, farthest(node)), 0);
     const rest = nodes.size - lines.length;
-    setText(summary, `${plural(known.length, 'clock')} heard; the farthest is ${sizeMs(widest)} from the reference.` +
+    setText(summary, `${heard < known.length ? `${heard} of ` : ''}${plural(known.length, 'clock')} heard; the farthest is ${sizeMs(widest)} from the reference.` +
       (rest > 0 ? ` The ${lines.length} lines are the farthest now; choose a worker to see it.` : ''));
   }
 

@@ -104,12 +104,14 @@ class Fleet:
 
     def alarms(self, workers):
         alarms = list(self.extra_alarms)
-        for severity, verdict, text in (("critical", "CRIT", "has a clock that is certainly more than 500 ms off"),
-                                        ("warning", "UNKNOWN", "is registered in etcd and does not answer"),
-                                        ("warning", "WARN", "has a clock that nothing synchronises")):
+        time_service = "Look at that host's time service."
+        for severity, verdict, text, meaning in (
+                ("critical", "CRIT", "has a clock that is certainly more than 500 ms off", time_service),
+                ("warning", "UNKNOWN", "is registered in etcd and does not answer", "It may serve all the same."),
+                ("warning", "WARN", "has a clock that nothing synchronises", time_service)):
             found = [worker for worker in workers if worker["verdict"] == verdict]
             if found:
-                alarms.append({"severity": severity, "meaning": "Look at that host's time service.",
+                alarms.append({"severity": severity, "meaning": meaning,
                                "text": f"{len(found)} worker {text}: " + ", ".join(
                                    worker["identity"] for worker in found[:3])})
         return alarms
@@ -120,6 +122,8 @@ class Fleet:
         ranks = {"CRIT": 0, "UNKNOWN": 1, "WARN": 2, "OK": 3}
         workers.sort(key=lambda worker: (ranks[worker["verdict"]], worker["identity"]))
         self.asked += 1
+        offsets = [worker["offset_ms"] for worker in heard]
+        apart = max(offsets, default=0) - min(offsets, default=0)
         return {
             "schema": 1, "cluster": "prod", "now_ms": str(int(time.time() * 1000)),
             "era": "3cd94e2e" * 4, "mode": self.mode,
@@ -128,7 +132,7 @@ class Fleet:
             "etcd": {"reachable": True, "endpoint": "http://10.0.8.1:2379", "error": None},
             "ceiling_lead_s": 86373,
             "clocks": {"heard": len(heard), "agree": len(heard) + 1, "majority": True,
-                       "at_least_ms": 1.1, "at_most_ms": 2.4},
+                       "at_least_ms": max(0, apart - 0.8), "at_most_ms": apart + 0.8},
             "alarms": self.alarms(workers), "machines": self.machines(), "workers": workers}
 
     def history(self, since):

@@ -219,6 +219,9 @@ def test_500_workers():
         lib.wait_until(lambda: page.run("return document.querySelectorAll('#plot canvas').length"), 20,
                        "the plot is drawn")
         nothing_wider_than_the_screen(page, 360)
+        wait_text(page, "#plot-summary", r"^498 of 499\sclocks heard; the farthest is 1\.[0-9]+\sms")
+        lib.equal(page.run("""return new Set([...document.querySelectorAll('#rows td:nth-child(4)')]
+            .map((e) => Math.round(e.getBoundingClientRect().left))).size"""), 1, "the cards' columns are in line")
 
         # Every control has a name, every region too.
         lib.equal(page.run("""return [...document.querySelectorAll('button, input, select, section')]
