@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long each clock strategy leaves clients without IDs under each step of the clock.
+"""What each clock strategy does to availability, timestamps and order under each step of the clock.
 
-    SNOWFLEET_BIN=build/gcc/bin python3 tests/bench/clock_strategies.py [--rounds 5]
+    SNOWFLEET_BIN=build/gcc/bin /usr/bin/python3 tests/bench/clock_strategies.py [--rounds 5]
 
 A real worker on a bent clock, a real etcd, two peers that keep the true time, and one client that asks
 again as soon as it has an answer.  Two kinds of step:
@@ -9,9 +9,12 @@ again as soon as it has an answer.  Two kinds of step:
   corrected  the clock was wrong and is set right: the peers confirm the new time
   disturbed  the clock was right, is wrong for two seconds, and is set right again: nobody confirms
 
-Shown is the time without IDs in ms, the median of the rounds (smallest and largest in brackets): the sum
-of the gaps between answers that held at least one refusal, or that were longer than a millisecond's
-wait can be (20 ms, which a busy machine may also take without any step: see the first row).
+Three tables.  Availability is the time without IDs in ms, the median of the rounds (smallest and largest
+in brackets): the sum of the gaps between answers that held at least one refusal, or that were longer than
+a millisecond's wait can be (20 ms, which a busy machine may also take without any step: see the first
+row).  Timestamps: how far the IDs issued from the step on were dated from true time, in ms, least and most
+of all rounds, 0 when it may be the very moment of issue.  Order: by how many ms an ID was
+dated before an older one of the same worker; IDs of one machine ID that do not increase end the run.
 """
 
 import argparse
@@ -27,8 +30,9 @@ import lib  # noqa: E402  pylint: disable=wrong-import-position
 import load  # noqa: E402  pylint: disable=wrong-import-position
 from clock_page import Clock  # noqa: E402  pylint: disable=wrong-import-position
 
-STEPS = {"none": 0, "-5 ms": -0.005, "-50 ms": -0.05, "-5 s": -5, "-1 h": -3600, "+1 s": 1,
-         "+1 h": 3600}
+# +1 s is --max-forward-step itself, and the last one that is taken over without a confirmation.
+STEPS = {"none": 0, "-5 ms": -0.005, "-50 ms": -0.05, "-5 s": -5, "-1 h": -3600, "+0.9 s": 0.9, "+1 s": 1,
+         "+1.1 s": 1.1, "+1 h": 3600}
 STRATEGIES = ("wait", "offset", "bounded")
 GAP_S = 0.02
 AWAY_S = 2
@@ -39,6 +43,7 @@ class Client:
 
     def __init__(self, worker):
         self.worker, self.ids, self.gaps, self.refused = worker, [], 0.0, False
+        self.off_ms = [0.0, 0.0]  # timestamps from true time since begin(), least and most
         self.last = time.monotonic()
         self.ending = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -48,6 +53,7 @@ class Client:
         host, port = self.worker.address.rsplit(":", 1)
         connection = lib.http.client.HTTPConnection(host, int(port), timeout=20)
         while not self.ending.is_set():
+            asked_ms = time.time() * 1000
             connection.request("GET", "/v1/ids", headers={"Accept": "text/plain"})
             answer = connection.getresponse()
             body = answer.read().decode()
@@ -60,17 +66,30 @@ class Client:
                 self.gaps += now - self.last
             self.refused, self.last = False, now
             self.ids.append(int(body))
+            dated_ms = load.parts(self.ids[-1])[0]
+            self.off_ms = [min(self.off_ms[0], dated_ms + 1 - asked_ms),
+                           max(self.off_ms[1], dated_ms - time.time() * 1000)]
             time.sleep(0.001)
+
+    def begin(self):
+        """What came so far is not measured."""
+        self.gaps, self.off_ms = 0, [0.0, 0.0]
 
     def more(self, n=50):
         goal = len(self.ids) + n
         lib.wait_until(lambda: len(self.ids) >= goal, 60, f"{n} more IDs", 0.01)
 
     def stop(self):
+        """Time without IDs, timestamps from the truth, the largest step back from one ID to a later one."""
         self.ending.set()
         self.thread.join(30)
         load.no_duplicates(self.ids)
-        return self.gaps * 1000
+        last, highest, back_ms = {}, 0, 0
+        for wall_ms, machine_id, sequence in map(load.parts, self.ids):
+            lib.check((wall_ms, sequence) > last.get(machine_id, (0, 0)), "IDs of a machine ID increase")
+            last[machine_id] = (wall_ms, sequence)
+            back_ms, highest = max(back_ms, highest - wall_ms), max(highest, wall_ms)
+        return self.gaps * 1000, self.off_ms, back_ms
 
 
 def start(fleet, strategy, offset_s):
@@ -85,32 +104,51 @@ def start(fleet, strategy, offset_s):
 def corrected(fleet, strategy, step_s):
     clock, worker, client = start(fleet, strategy, -step_s)
     client.more()
-    client.gaps = 0
     clock.set(0)
+    client.begin()
     client.more()
     lib.wait_until(lambda: worker.status()["clock"]["state"] in ("normal", "slewing"), 30,
                    "the step is over")
     client.more()
-    gaps = client.stop()
+    found = client.stop()
     worker.terminate()
-    return gaps
+    return found
 
 
 def disturbed(fleet, strategy, step_s):
     clock, worker, client = start(fleet, strategy, 0)
     client.more()
-    client.gaps = 0
+    client.begin()
     clock.set(step_s)
     time.sleep(AWAY_S)
     clock.set(0)
     client.more()
-    gaps = client.stop()
+    found = client.stop()
     worker.terminate()
-    return gaps
+    return found
 
 
-def cell(values):
-    return (f"{statistics.median(values):.0f} ({min(values):.0f}..{max(values):.0f})")
+def availability(found):
+    gaps = [gap for gap, _, _ in found]
+    return f"{statistics.median(gaps):.0f} ({min(gaps):.0f}..{max(gaps):.0f})"
+
+
+def timestamps(found):
+    return f"{min(off[0] for _, off, _ in found):+.0f}..{max(off[1] for _, off, _ in found):+.0f}"
+
+
+def order(found):
+    back_ms = max(back for _, _, back in found)
+    return f"back by {back_ms}" if back_ms else "increase"
+
+
+def print_table(title, cell, measured):
+    columns = [(strategy, kind) for strategy in STRATEGIES for kind in (corrected, disturbed)]
+    print(f"\n{title}\n\n| step | " + " | ".join(
+        f"{strategy}, {kind.__name__}" for strategy, kind in columns) + " |")
+    print("|---" * (1 + len(columns)) + "|")
+    for name in STEPS:
+        print(f"| {name} | " + " | ".join(cell(measured[name, *column]) for column in columns) + " |")
 
 
 def main():
@@ -132,13 +170,8 @@ def main():
                         measured.setdefault((name, strategy, kind), []).append(
                             kind(fleet, strategy, step_s))
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
-    print("| step | " + " | ".join(f"{strategy}, {kind.__name__}" for strategy in STRATEGIES
-                                   for kind in (corrected, disturbed)) + " |")
-    print("|---" * (1 + 2 * len(STRATEGIES)) + "|")
-    for name in STEPS:
-        print(f"| {name} | " + " | ".join(cell(measured[name, strategy, kind])
-                                          for strategy in STRATEGIES
-                                          for kind in (corrected, disturbed)) + " |")
+    for cell in (availability, timestamps, order):
+        print_table(cell.__name__, cell, measured)
 
 
 if __name__ == "__main__":
