@@ -43,7 +43,7 @@ def machine_of(worker):
 
 
 def test_pods_of_one_name_started_at_once():
-    count = 4 if lib.SANITIZED else 12
+    count = 40
     with lib.Fleet() as fleet:
         fleet.init("--new", "--max-window=15s")
         workers = [pod_of(fleet, "snowfleet-worker-0", "--assign-wait=0s") for _ in range(count)]
