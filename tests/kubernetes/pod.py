@@ -14,11 +14,17 @@ class Pods:
         self.documents = [document for document in yaml.load_all(text, Loader=manifests.UniqueKeys) if document]
         self.checker = manifests.Checker(self.documents, {})
 
-    def template(self, kind, name):
+    def workload(self, kind, name):
         for document in self.documents:
             if document["kind"] == kind and document["metadata"]["name"] == name:
-                return document["spec"]["template"]["spec"]
+                return document
         raise LookupError(f"no {kind} {name}")
+
+    def template(self, kind, name):
+        return self.workload(kind, name)["spec"]["template"]["spec"]
+
+    def image(self, kind, name):
+        return self.template(kind, name)["containers"][0]["image"]
 
     def start(self, kind, name, pod, address, namespace="snowfleet"):
         """(command and arguments, environment) of the first container of a pod with that name and IP."""
