@@ -14,7 +14,7 @@ import yaml
 
 SCHEMAS = pathlib.Path(__file__).with_name("schemas")
 # Secrets that people bring along; deploy/README.md says how they are made.
-BROUGHT_SECRETS = {"snowfleet-etcd-tls", "snowfleet-etcd-auth", "snowfleet-public-keys"}
+BROUGHT_SECRETS = {"snowfleet-etcd-tls", "snowfleet-etcd-auth", "snowfleet-grpc-tls", "snowfleet-public-keys"}
 DRAIN_DEFAULT_S = 4
 WORKLOADS = ("StatefulSet", "Deployment", "Job")
 
