@@ -87,7 +87,8 @@ def keys():
     with lib.Fleet() as fleet:
         fleet.init("--new")
         found = fleet.etcd.prefix(fleet.key(""))
-        print(f"keys of a new cluster: {len(found)}, {sum(len(key.name) + len(key.value) for key in found) / 1e3:.0f} kB")
+        size = sum(len(key.name) + len(key.value) for key in found)
+        print(f"keys of a new cluster: {len(found)}, {size / 1e3:.0f} kB")
 
 
 def login():
