@@ -160,6 +160,21 @@ char *sequence_format(const struct sequence *sequence, const char *before) {
     return spell(sequence, before);
 }
 
+bool sequence_follows(const struct sequence *found, const struct sequence *sent) {
+    if (found->serial < sent->serial || found->layout != sent->layout ||
+        found->dropped != sent->dropped || found->mode != sent->mode ||
+        found->block != sent->block || found->max_rate != sent->max_rate ||
+        found->n_shards != sent->n_shards)
+        return false;
+    for (size_t i = 0; i < sent->n_shards; i++) {
+        if (found->next[i] < sent->next[i] ||
+            (found->next[i] - sent->next[i]) % sent->n_shards != 0 ||
+            (found->next[i] > sent->next[i] && found->serial == sent->serial))
+            return false;
+    }
+    return true;
+}
+
 /* ---- arithmetic ---- */
 
 uint64_t sequence_top(const struct sequence *sequence) {

@@ -66,6 +66,10 @@ enum status sequence_check(const struct sequence *sequence, struct error *err);
 /* before: the text that it replaces, whose unknown fields are kept; NULL for a first write. */
 char *sequence_format(const struct sequence *sequence, const char *before);
 
+/* Whether found is sent, or became of it by grants alone: of a write of unknown outcome, whether it arrived.
+ * Serial and layout alone do not tell: a grant, or another operator, raises them as well. */
+bool sequence_follows(const struct sequence *found, const struct sequence *sent);
+
 /* What was never granted lies at or above this, whatever the shard. */
 uint64_t sequence_top(const struct sequence *sequence);
 /* How many values that shard has still to grant. */

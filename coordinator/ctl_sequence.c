@@ -301,8 +301,7 @@ static enum status edit_drop(struct sequence_read *read, const struct ctl_values
 
 /* ---- writing ---- */
 
-/* One round.  sent: what was sent with unknown outcome, serial 0 for nothing.  A record of its serial, or later
- * in its layout, says that it arrived. */
+/* One round.  sent: what was sent with unknown outcome, serial 0 for nothing. */
 static enum status try_once(struct sequence_read *read, const struct ctl_values *values,
                             edit_fn *edit, bool creates, struct sequence *sent, bool *written,
                             struct error *err) {
@@ -311,8 +310,7 @@ static enum status try_once(struct sequence_read *read, const struct ctl_values 
 
     if (status != STATUS_OK)
         return status;
-    if (sent->serial && read->value && read->sequence.serial >= sent->serial &&
-        read->sequence.layout == sent->layout) {
+    if (sent->serial && read->value && sequence_follows(&read->sequence, sent)) {
         *written = true;
         return STATUS_OK;
     }

@@ -242,6 +242,47 @@ static void a_fence_is_above_all_that_can_have_been_granted(void) {
     }
 }
 
+/* Why a fence counts two values of all shards for each that the rate allows. */
+static void a_copy_is_fenced_above_what_many_recovers_left(void) {
+    uint64_t now_ms = NOW_MS, highest = 0;
+    struct sequence copy;
+
+    given_three_shards();
+    seq.n_shards = SEQUENCE_SHARDS_MAX;
+    for (size_t i = 0; i < seq.n_shards; i++)
+        seq.next[i] = 1 + i;
+    seq.block = seq.max_rate = 1;
+    seq.pace_ms = NOW_MS + SEQUENCE_BURST_MS;
+    copy = seq;
+    for (unsigned i = 0; i < 10; i++) {
+        now_ms += 1000;
+        CU_ASSERT_EQUAL(sequence_grant(&seq, SEQUENCE_SHARDS_MAX - 1, 1, now_ms, &grant, &wait_ms),
+                        STATUS_OK);
+        highest = grant.first;
+        sequence_fence(&seq, now_ms, 0);
+    }
+    sequence_fence(&copy, now_ms, 0);
+    CU_ASSERT(copy.next[0] > highest);
+}
+
+static void reshards_keep_to_the_rate(void) {
+    seq.max_rate = 1;
+    seq.block = 1;
+    for (unsigned i = 0; i < SEQUENCE_BURST_S; i++)
+        CU_ASSERT_EQUAL(sequence_reshard(&seq, 1 + i % 4, NOW_MS, &wait_ms), STATUS_OK);
+    CU_ASSERT_EQUAL(sequence_reshard(&seq, 3, NOW_MS, &wait_ms), STATUS_BUSY);
+    CU_ASSERT_EQUAL(wait_ms, 1000);
+}
+
+static void no_shard_passes_the_end_of_what_a_record_can_say(void) {
+    for (size_t i = 0; i < seq.n_shards; i++)
+        seq.next[i] = SEQUENCE_NEXT_MAX - i % 2;
+    sequence_fence(&seq, NOW_MS, 0);
+    CU_ASSERT_EQUAL(sequence_check(&seq, &err), STATUS_OK);
+    for (size_t i = 0; i < seq.n_shards; i++)
+        CU_ASSERT_EQUAL(sequence_left(&seq, i), 0);
+}
+
 static void evidence_counts_beside_the_rate(void) {
     seq.max_rate = 1;
     sequence_fence(&seq, NOW_MS, 5000000000000);
@@ -272,6 +313,43 @@ static void a_fence_past_the_end_exhausts(void) {
     CU_ASSERT_EQUAL(sequence_check(&seq, &err), STATUS_OK);
 }
 
+/* ---- a write of unknown outcome ---- */
+
+static void what_became_of_a_record_by_grants_follows_it(void) {
+    struct sequence sent = seq, found = seq;
+
+    CU_ASSERT_TRUE(sequence_follows(&found, &sent));
+    CU_ASSERT_EQUAL(sequence_grant(&found, 2, 1, NOW_MS, &grant, &wait_ms), STATUS_OK);
+    CU_ASSERT_EQUAL(sequence_grant(&found, 0, 3, NOW_MS, &grant, &wait_ms), STATUS_OK);
+    CU_ASSERT_TRUE(sequence_follows(&found, &sent));
+    CU_ASSERT_FALSE(sequence_follows(&sent, &found));
+}
+
+/* Of a record that is found once: somebody else's change of it, beside the one that was sent. */
+static void what_another_made_of_it_does_not(void) {
+    struct sequence sent = seq, found = seq;
+
+    sent.block = 77, sent.serial++;
+    CU_ASSERT_EQUAL(sequence_grant(&found, 0, 1, NOW_MS, &grant, &wait_ms), STATUS_OK);
+    CU_ASSERT_FALSE(sequence_follows(&found, &sent)); /* a grant came first */
+    sent = found = seq;
+    sequence_rebase(&sent, 2000000, 3);
+    sequence_rebase(&found, 5000, 3);
+    CU_ASSERT_FALSE(sequence_follows(&found, &sent));
+    CU_ASSERT_FALSE(sequence_follows(&sent, &found)); /* above it, and of the same serial */
+    found = sent;
+    CU_ASSERT_EQUAL(sequence_reshard(&found, 4, NOW_MS, &wait_ms), STATUS_OK);
+    CU_ASSERT_FALSE(sequence_follows(&found, &sent));
+    found = sent;
+    found.dropped = true;
+    found.serial++;
+    CU_ASSERT_FALSE(sequence_follows(&found, &sent));
+    found = sent;
+    found.serial++;
+    found.next[1]++; /* no grant does that */
+    CU_ASSERT_FALSE(sequence_follows(&found, &sent));
+}
+
 static CU_TestInfo record_rules[] = {CHECK_TEST(a_record_reads_and_writes_the_same),
                                      CHECK_TEST(unknown_fields_are_kept),
                                      CHECK_TEST(what_breaks_the_rules_is_refused_and_named),
@@ -281,13 +359,19 @@ static CU_TestInfo block_rules[] = {CHECK_TEST(blocks_follow_one_another),
                                     CHECK_TEST(the_rate_is_kept_in_the_long_run),
                                     CHECK_TEST(a_clock_behind_the_pace_waits),
                                     CHECK_TEST(a_fence_is_above_all_that_can_have_been_granted),
+                                    CHECK_TEST(a_copy_is_fenced_above_what_many_recovers_left),
                                     CHECK_TEST(evidence_counts_beside_the_rate),
                                     CHECK_TEST(a_pace_far_ahead_leaves_no_bound_so_the_fence_drops),
                                     CHECK_TEST(a_fence_past_the_end_exhausts),
                                     CU_TEST_INFO_NULL};
-static CU_TestInfo shard_rules[] = {
-    CHECK_TEST(shards_never_meet), CHECK_TEST(each_shard_ends_by_itself),
-    CHECK_TEST(a_reshard_begins_above_everything_granted), CU_TEST_INFO_NULL};
+static CU_TestInfo shard_rules[] = {CHECK_TEST(shards_never_meet),
+                                    CHECK_TEST(each_shard_ends_by_itself),
+                                    CHECK_TEST(a_reshard_begins_above_everything_granted),
+                                    CHECK_TEST(reshards_keep_to_the_rate),
+                                    CHECK_TEST(no_shard_passes_the_end_of_what_a_record_can_say),
+                                    CHECK_TEST(what_became_of_a_record_by_grants_follows_it),
+                                    CHECK_TEST(what_another_made_of_it_does_not),
+                                    CU_TEST_INFO_NULL};
 
 CHECK_MAIN({"a record", NULL, NULL, given_a_block_sequence, NULL, record_rules},
            {"a block sequence", NULL, NULL, given_a_block_sequence, NULL, block_rules},
