@@ -88,20 +88,33 @@ struct client {
     pthread_t thread;
     unsigned number;
     struct collected collected;
-    bool ok, increasing;
+    bool ok, increasing, in_time;
 };
+
+/* B24: an ID is dated within the time in which it was asked for. */
+static bool is_dated(int64_t id, uint64_t asked_ms, uint64_t answered_ms) {
+    uint64_t dated_ms = snowflake_decode(id, SNOWFLAKE_EPOCH_MS).timestamp_ms;
+
+    return dated_ms >= asked_ms && dated_ms <= answered_ms;
+}
 
 static void *run_client(void *arg) {
     static const unsigned counts[] = {1, 1, 37, 1, 1, 1000, 1, 1, 4097, 1};
     struct client *client = arg;
     struct raw raw;
 
-    client->ok = client->increasing = true;
+    client->ok = client->increasing = client->in_time = true;
     raw_open(&raw, fixture.port);
     for (unsigned i = 0; i < REQUESTS && client->ok; i++) {
         unsigned count = counts[(i + client->number) % (sizeof counts / sizeof counts[0])];
+        size_t first = client->collected.n;
+        uint64_t asked_ms = clock_now(&fixture.config.clock).wall_ms, answered_ms;
 
         client->ok = send_request(&raw, count) && take_ids(&raw, count, &client->collected);
+        answered_ms = clock_now(&fixture.config.clock).wall_ms;
+        for (; first < client->collected.n; first++)
+            client->in_time = client->in_time &&
+                              is_dated(client->collected.ids[first], asked_ms, answered_ms);
     }
     raw_close(&raw, false);
     for (size_t i = 1; i < client->collected.n; i++) {
@@ -125,6 +138,7 @@ static struct collected run_clients(void) {
         pthread_join(clients[i].thread, NULL);
         CU_ASSERT_TRUE(clients[i].ok);
         CU_ASSERT_TRUE(clients[i].increasing);
+        CU_ASSERT_TRUE(clients[i].in_time);
         for (size_t id = 0; id < clients[i].collected.n; id++)
             collect(&all, clients[i].collected.ids[id]);
         free(clients[i].collected.ids);

@@ -167,6 +167,24 @@ static void a_public_id_says_what_is_behind_it(void) {
     public_codec_free(codec);
 }
 
+/* B26 */
+static void more_than_a_second_ahead_is_the_future(void) {
+    static const struct {
+        uint64_t ms;
+        bool future;
+    } times[] = {{NOW_MS, false}, {NOW_MS + 1000, false}, {NOW_MS + 1001, true}};
+    struct id_value value;
+    struct id_facts facts;
+    char text[24];
+
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        snprintf(text, sizeof text, "%" PRIu64, (times[i].ms - SNOWFLAKE_EPOCH_MS) << 22);
+        CU_ASSERT_FATAL(reads(ID_READ_SNOWFLAKE, text, &value));
+        id_decode(&value, SNOWFLAKE_EPOCH_MS, NOW_MS, &facts);
+        CHECK_ROW(text, facts.timestamp_ms == times[i].ms && facts.future == times[i].future);
+    }
+}
+
 /* A plain number fits two kinds, and only when none is named that is said. */
 static void a_plain_number_is_ambiguous(void) {
     struct id_value value;
@@ -230,6 +248,7 @@ static void names_are_exact(void) {
 static CU_TestInfo rules[] = {CHECK_TEST(every_kind_is_told_by_its_looks),
                               CHECK_TEST(what_fits_no_kind_is_refused),
                               CHECK_TEST(a_public_id_says_what_is_behind_it),
+                              CHECK_TEST(more_than_a_second_ahead_is_the_future),
                               CHECK_TEST(a_plain_number_is_ambiguous),
                               CHECK_TEST(a_public_id_cut_short_is_no_other_kind),
                               CHECK_TEST(a_kind_that_was_asked_for_is_the_only_one_taken),

@@ -229,6 +229,24 @@ static void chance_is_refused(void) {
     }
 }
 
+/* All that keeps chance away is that each byte beside the number is looked at. */
+static void each_byte_beside_the_number_is_looked_at(void) {
+    unsigned char plain[16];
+    struct id128 block;
+    enum public_of of;
+    int64_t number;
+
+    for (size_t i = 8; i < sizeof plain; i++) {
+        memset(plain, 0, sizeof plain);
+        plain[8] = PUBLIC_OF_SNOWFLAKE;
+        public_codec_encrypt(codec, plain, block.bytes);
+        CU_ASSERT_EQUAL(public_id_open(codec, 1, &block, &of, &number, &err), STATUS_OK);
+        plain[i] ^= 0x80;
+        public_codec_encrypt(codec, plain, block.bytes);
+        CU_ASSERT_EQUAL(public_id_open(codec, 1, &block, &of, &number, &err), STATUS_INVALID);
+    }
+}
+
 /* ---- B86: neighbours ---- */
 
 static unsigned bits_that_differ(const struct id128 *a, const struct id128 *b,
@@ -386,6 +404,7 @@ static CU_TestInfo ids[] = {
     CHECK_TEST(only_the_one_spelling_decodes),
     CHECK_TEST(what_another_key_made_is_refused),
     CHECK_TEST(chance_is_refused),
+    CHECK_TEST(each_byte_beside_the_number_is_looked_at),
     CHECK_TEST(consecutive_numbers_have_unrelated_texts),
     CHECK_TEST(consecutive_milliseconds_have_unrelated_texts),
     CU_TEST_INFO_NULL,
