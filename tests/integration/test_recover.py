@@ -87,7 +87,8 @@ class Rig:
         self.listen(port)
 
     def content(self):
-        return [(key.name, key.value) for key in self.etcd.prefix("/snowfleet/")]
+        """All that is under no lease: what is ends by itself, soon after a restore."""
+        return [(key.name, key.value) for key in self.etcd.prefix("/snowfleet/") if not key.lease]
 
 
 def rigged(fleet, n_workers=2, files=False):
