@@ -106,6 +106,8 @@ static uint64_t find_floor(const struct ctl_values *values, uint64_t now_ms) {
 
 static enum status make_meta(const struct ctl_values *values, uint64_t now_ms, struct meta *meta,
                              struct error *err) {
+    char epoch[32], now[32];
+
     if (values->is_new == values->if_needed)
         return error_set(err, STATUS_INVALID,
                          "say which: --new when this etcd never served this cluster (it starts at "
@@ -122,8 +124,12 @@ static enum status make_meta(const struct ctl_values *values, uint64_t now_ms, s
                           .mode = META_OPEN,
                           .if_needed = values->if_needed};
     random_hex128(meta->era);
-    if (values->epoch_ms > now_ms)
-        return error_set(err, STATUS_INVALID, "--epoch: lies in the future");
+    if (values->epoch_ms > now_ms) {
+        time_format(values->epoch_ms, epoch);
+        time_format(now_ms, now);
+        return error_set(err, STATUS_INVALID, "--epoch: must be at most the present, %s, got %s",
+                         now, epoch);
+    }
     if (snowflake_end_ms(values->epoch_ms) <= now_ms)
         return error_set(err, STATUS_INVALID, "--epoch: its 69 years are over");
     if (values->floor_given && values->floor_ms < values->epoch_ms)

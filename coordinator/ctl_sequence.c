@@ -104,6 +104,12 @@ static void read_free(struct sequence_read *read) {
     read->meta_value = read->value = NULL;
 }
 
+static enum status refuse_no_meta(const struct ctl_session *session, struct error *err) {
+    return error_set(err, STATUS_NOT_FOUND,
+                     "cluster %s: meta is missing: snowfleetctl init makes it",
+                     session->cluster_name);
+}
+
 static void take_read(void *arg, const struct etcd_txn_result *result) {
     struct sequence_read *read = arg;
     const struct etcd_op_result *meta = &result->results[0], *one = &result->results[1];
@@ -112,9 +118,7 @@ static void take_read(void *arg, const struct etcd_txn_result *result) {
     read->count = result->results[2].count;
     read->revision = result->revision;
     if (meta->n_kvs == 0) {
-        error_set(&read->err, STATUS_NOT_FOUND,
-                  "cluster %s: meta is missing: snowfleetctl init makes it",
-                  read->session->cluster_name);
+        refuse_no_meta(read->session, &read->err);
         return;
     }
     read->meta_value = allocate_copy(meta->kvs[0].value, meta->kvs[0].value_len);
@@ -394,14 +398,16 @@ static void show_one(const struct ctl_values *values, const struct sequence_read
 
 struct listing {
     const struct keys *keys;
+    bool has_meta;
     json_t *rows;
 };
 
 static void take_list(void *arg, const struct etcd_txn_result *result) {
     struct listing *listing = arg;
 
-    for (size_t i = 0; i < result->results[0].n_kvs; i++) {
-        const struct etcd_kv *kv = &result->results[0].kvs[i];
+    listing->has_meta = result->results[0].n_kvs > 0;
+    for (size_t i = 0; i < result->results[1].n_kvs; i++) {
+        const struct etcd_kv *kv = &result->results[1].kvs[i];
         const char *name = keys_seq_name(listing->keys, kv->key);
         struct sequence sequence;
         struct error err;
@@ -427,13 +433,20 @@ static enum status list(struct ctl_session *session, const struct ctl_values *va
         {.field = "next", .head = "NEXT"},
     };
     struct listing listing = {.keys = &session->keys, .rows = json_array()};
-    const struct etcd_op all = {
-        .kind = ETCD_RANGE, .key = session->keys.seq, .range_end = session->keys.seq_end};
+    const struct etcd_op ops[] = {
+        {.kind = ETCD_RANGE, .key = session->keys.meta},
+        {.kind = ETCD_RANGE, .key = session->keys.seq, .range_end = session->keys.seq_end}};
 
-    if (ctl_txn(session, &(struct etcd_txn){.then = &all, .n_then = 1}, take_list, &listing, err) !=
-        STATUS_OK) {
+    enum status status = ctl_txn(session, &(struct etcd_txn){.then = ops, .n_then = 2}, take_list,
+                                 &listing, err);
+
+    if (status != STATUS_OK)
+        error_context(err, "etcd");
+    else if (!listing.has_meta)
+        status = refuse_no_meta(session, err);
+    if (status != STATUS_OK) {
         json_decref(listing.rows);
-        return error_context(err, "etcd");
+        return status;
     }
     if (values->output == CTL_JSON) {
         output_json(listing.rows);
