@@ -32,10 +32,12 @@ enum option_type {
     OPTION_NUMBER,   /* uint64_t, plain decimal, min..max */
     OPTION_DURATION, /* uint64_t in ms; min and max in ms */
     OPTION_CHOICE,   /* int: index into choices */
-    OPTION_ADDRESS,  /* char *, allocated, HOST:PORT or [V6]:PORT, port 0..65535; "" (given empty):
-                        off; NULL when not given and without default */
-    OPTION_TIME,     /* uint64_t, Unix ms: RFC 3339 or plain ms */
-    OPTION_RANGE     /* struct option_range, "A-B" or "A", within min..max */
+    OPTION_ADDRESS, /* char *, allocated, HOST:PORT or [V6]:PORT, port 0..65535; NULL when not given
+                        and without default */
+    OPTION_HOST,    /* char *, allocated: a name, an IPv4 address, or an IPv6 one with or without
+                        brackets; NULL as above */
+    OPTION_TIME,    /* uint64_t, Unix ms: RFC 3339 or plain ms */
+    OPTION_RANGE    /* struct option_range, "A-B" or "A", within min..max */
 };
 
 struct option_range {
@@ -52,6 +54,7 @@ struct option {
     const char *const *choices; /* choice: names, NULL-terminated */
     const char *help;           /* one or two sentences: what it is, its unit, why the default */
     bool secret;                /* masked when printed, in messages too */
+    bool may_be_off;            /* address: "" (given empty) means off */
     size_t given_offset;        /* where to note, as a bool, that it was given; 0 for nowhere */
 };
 

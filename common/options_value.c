@@ -57,13 +57,29 @@ static bool read_choice(const struct option *option, const char *text, size_t le
     return false;
 }
 
+static bool is_host_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+}
+
+/* Of a host, or of the zone of an IPv6 address. */
+static bool is_name(const char *text, size_t len) {
+    if (len == 0 || text[0] == '-')
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (!is_host_char(text[i]))
+            return false;
+    }
+    return true;
+}
+
 static bool is_ipv6(const char *text, size_t len) {
     const char *zone = memchr(text, '%', len);
     char address[INET6_ADDRSTRLEN];
     struct in6_addr parsed;
 
     if (zone) {
-        if (zone + 1 == text + len)
+        if (!is_name(zone + 1, len - (size_t)(zone + 1 - text)))
             return false;
         len = (size_t)(zone - text);
     }
@@ -74,30 +90,22 @@ static bool is_ipv6(const char *text, size_t len) {
     return inet_pton(AF_INET6, address, &parsed) == 1;
 }
 
-static bool is_host_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
+/* As it stands before a port. */
+static bool is_host(const char *text, size_t len) {
+    if (len > 2 && text[0] == '[' && text[len - 1] == ']')
+        return is_ipv6(text + 1, len - 2);
+    return is_name(text, len);
 }
 
 static bool is_address(const char *text, size_t len) {
     const char *colon = memrchr(text, ':', len);
-    size_t host_len, i;
+    size_t host_len;
     uint64_t port;
 
-    if (len == 0)
-        return true;
-    if (!colon || colon == text)
+    if (!colon)
         return false;
     host_len = (size_t)(colon - text);
-    if (!read_number(colon + 1, len - host_len - 1, 0, 65535, &port))
-        return false;
-    if (text[0] == '[')
-        return host_len > 2 && text[host_len - 1] == ']' && is_ipv6(text + 1, host_len - 2);
-    for (i = 0; i < host_len; i++) {
-        if (!is_host_char(text[i]))
-            return false;
-    }
-    return true;
+    return is_host(text, host_len) && read_number(colon + 1, len - host_len - 1, 0, 65535, &port);
 }
 
 static bool read_time(const struct option *option, const char *text, size_t len, uint64_t *value) {
@@ -151,7 +159,12 @@ bool option_value_read(const struct option *option, const char *text, size_t len
         return duration_parse(text, len, option->min, option->max, value, &ignored) == STATUS_OK;
     case OPTION_CHOICE: return read_choice(option, text, len, value);
     case OPTION_ADDRESS:
-        if (!is_address(text, len))
+        if (!is_address(text, len) && (len > 0 || !option->may_be_off))
+            return false;
+        replace_string(option, text, len, values);
+        return true;
+    case OPTION_HOST:
+        if (!is_host(text, len) && !is_ipv6(text, len))
             return false;
         replace_string(option, text, len, values);
         return true;
@@ -187,7 +200,8 @@ void option_value_limits(const struct option *option, char out[static OPTION_TEX
         break;
     case OPTION_BOOL:
     case OPTION_STRING:
-    case OPTION_ADDRESS: break;
+    case OPTION_ADDRESS:
+    case OPTION_HOST: break;
     }
 }
 
@@ -199,8 +213,10 @@ void option_value_rule(const struct option *option, char out[static OPTION_RULE_
     case OPTION_BOOL: strcpy(out, "must be true or false"); break;
     case OPTION_STRING: strcpy(out, "must not be empty"); break;
     case OPTION_ADDRESS:
-        strcpy(out, "must be HOST:PORT or [IPV6]:PORT with port 0..65535, or empty for off");
+        snprintf(out, OPTION_RULE_SIZE, "must be HOST:PORT or [IPV6]:PORT with port 0..65535%s",
+                 option->may_be_off ? ", or empty for off" : "");
         break;
+    case OPTION_HOST: strcpy(out, "must be a host name or an IP address, without a port"); break;
     case OPTION_TIME:
         snprintf(out, OPTION_RULE_SIZE,
                  "must be a time such as 2024-01-01T00:00:00Z, or ms since 1970%s%s",
@@ -223,7 +239,8 @@ const char *option_value_show(const struct option *option, const void *values,
     switch (option->type) {
     case OPTION_BOOL: return *(const bool *)value ? "true" : "false";
     case OPTION_STRING:
-    case OPTION_ADDRESS: string = *(char *const *)value; return string ? string : "";
+    case OPTION_ADDRESS:
+    case OPTION_HOST: string = *(char *const *)value; return string ? string : "";
     case OPTION_CHOICE: return option->choices[*(const int *)value];
     case OPTION_NUMBER: buffer[decimal_format(*(const uint64_t *)value, buffer)] = '\0'; break;
     case OPTION_DURATION: duration_format(*(const uint64_t *)value, buffer); break;
@@ -242,7 +259,8 @@ const char *option_value_show(const struct option *option, const void *values,
 void option_value_release(const struct option *option, void *values) {
     char **string;
 
-    if (option->type != OPTION_STRING && option->type != OPTION_ADDRESS)
+    if (option->type != OPTION_STRING && option->type != OPTION_ADDRESS &&
+        option->type != OPTION_HOST)
         return;
     string = place(option, values);
     free(*string);

@@ -32,15 +32,25 @@ enum status identity_check(const char *text, struct error *err) {
     return STATUS_OK;
 }
 
-enum status address_check(const char *text, struct error *err) {
+/* Before a port: what is in brackets is left to who asks there. */
+static bool is_host(const char *text, size_t len) {
     static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:%[]";
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:%";
+    bool bracketed = len > 2 && text[0] == '[' && text[len - 1] == ']';
+    size_t span;
+
+    if (bracketed)
+        text++, len -= 2;
+    span = strspn(text, allowed);
+    return len > 0 && span >= len && (bracketed || !memchr(text, ':', len));
+}
+
+enum status address_check(const char *text, struct error *err) {
     const char *colon = strrchr(text, ':');
-    size_t len = strlen(text);
     struct error unused;
     uint64_t port;
 
-    if (!colon || colon == text || len >= RECORD_ADDRESS_MAX || strspn(text, allowed) < len ||
+    if (!colon || strlen(text) >= RECORD_ADDRESS_MAX || !is_host(text, (size_t)(colon - text)) ||
         decimal_parse(colon + 1, strlen(colon + 1), 1, 65535, &port, &unused) != STATUS_OK)
         return refuse_text(err, "host:port", text);
     return STATUS_OK;

@@ -507,8 +507,11 @@ enum status coordinator_run(const struct coordinator_config *config, struct erro
     status = keys_init(&self->keys, config->cluster, err);
     if (status != STATUS_OK)
         error_context(err, "--cluster");
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         status = http_listen(config->http_listen, &fd, bound, sizeof bound, err);
+        if (status != STATUS_OK)
+            error_context(err, "--http-listen");
+    }
     if (status == STATUS_OK)
         status = advertise(config, bound, self->self.addresses.http,
                            sizeof self->self.addresses.http, err);

@@ -25,7 +25,7 @@ static const struct option coordinator_options[] = {
      .fallback = "127.0.0.1:8090",
      .help = "Where to serve HTTP; port 0 takes a free one, which is logged."},
     {.name = "advertise",
-     .type = OPTION_STRING,
+     .type = OPTION_HOST,
      .offset = FIELD(advertise),
      .argument = "HOST",
      .help = "The host by which others reach this coordinator.  Without it: that of "
@@ -89,8 +89,6 @@ static const struct option_set options = {
 
 static enum status make_config(const struct values *values, struct coordinator_config *config,
                                struct error *err) {
-    if (!values->http_listen[0])
-        return error_set(err, STATUS_INVALID, "--http-listen: must be HOST:PORT");
     if (values->lease_ttl_ms % 1000 != 0)
         return error_set(err, STATUS_INVALID,
                          "--lease-ttl=%" PRIu64 "ms: must be whole seconds, 2s..10m",

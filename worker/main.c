@@ -66,6 +66,7 @@ static const struct option worker_options[] = {
      .offset = FIELD(grpc_listen),
      .argument = "HOST:PORT",
      .fallback = "127.0.0.1:50051",
+     .may_be_off = true,
      .help = "Where to serve gRPC; port 0 takes a free one, which is logged.  Empty: no gRPC."},
     {.name = "unix-socket",
      .type = OPTION_STRING,
@@ -93,7 +94,7 @@ static const struct option worker_options[] = {
      .argument = "FILE",
      .help = "Only clients with a certificate of one of these CAs (PEM) get a connection."},
     {.name = "advertise",
-     .type = OPTION_STRING,
+     .type = OPTION_HOST,
      .offset = FIELD(advertise),
      .argument = "HOST",
      .help = "The host by which others reach this worker.  Without it: that of --http-listen, or "
@@ -436,8 +437,6 @@ static enum status check_tls(const struct values *values, struct error *err) {
 
 /* What no single option's range can say. */
 static enum status check(const struct values *values, struct error *err) {
-    if (!values->http_listen[0])
-        return error_set(err, STATUS_INVALID, "--http-listen: must be HOST:PORT");
     if (check_tls(values, err) != STATUS_OK)
         return err->status;
     if (values->identity && identity_check(values->identity, err) != STATUS_OK)

@@ -487,8 +487,10 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     if (status != STATUS_OK)
         goto out;
     status = http_listen(config->http_listen, &http_fd, bound, sizeof bound, err);
-    if (status != STATUS_OK)
+    if (status != STATUS_OK) {
+        error_context(err, "--http-listen");
         goto out;
+    }
     status = worker_open_grpc(worker, err);
     if (status != STATUS_OK)
         goto out;

@@ -51,7 +51,7 @@ def test_usage_errors_are_64_and_name_what_is_wrong():
                 (["init", "--new", "--reserved=5-3"], "--reserved=5-3"),
                 (["init", "--new", "--reserved=0-1023"], "no machine ID of the range is left"),
                 (["init", "--new", "--epoch=2024-13-01T00:00:00Z"], "--epoch"),
-                (["init", "--new", "--epoch=2999-01-01T00:00:00Z"], "future"),
+                (["init", "--new", "--epoch=2999-01-01T00:00:00Z"], "got 2999-01-01T00:00:00"),
                 (["init", "--new", "--epoch=0", "--floor=2999-01-01T00:00:00Z"], "past the epoch"),
                 (["init", "--new", "--floor=2000-01-01T00:00:00Z"], "before the epoch"),
                 (["init", "--new", "--max-window=2h"], "--max-window=2h"),
@@ -174,6 +174,7 @@ def test_the_coordinators_options_are_checked_too():
                 (["--lease-ttl=1s"], "--lease-ttl=1s"), (["--lease-ttl=2500ms"], "whole seconds"),
                 (["--http-listen=nowhere"], "--http-listen"), (["--http-listen="], "--http-listen"),
                 (["--http-listen=127.0.0.1:65536"], "--http-listen"),
+                (["--advertise=10.0.0.1:8090"], "--advertise=10.0.0.1:8090: must be a host name or an IP address"),
                 (["--probe-interval=0s"], "--probe-interval"), (["extra"], "extra"),
                 (["--ceiling-lead=1"], "with its unit"), (["--unknown"], "unknown"),
                 (["--cluster=a/b"], "--cluster"), (["--etcd-endpoints=ftp://x"], "ftp://x")]:

@@ -13,6 +13,7 @@ struct settings {
     uint64_t lease_ttl_ms;
     int log_format;
     char *http_listen;
+    char *advertise;
     char *redis_listen;
     uint64_t floor_ms;
     uint64_t since_ms;
@@ -84,11 +85,17 @@ static const struct option own[] = {
      .argument = "HOST:PORT",
      .fallback = "127.0.0.1:8080",
      .help = "Where HTTP is served."},
+    {.name = "advertise",
+     .type = OPTION_HOST,
+     AT(advertise),
+     .argument = "HOST",
+     .help = "By which others reach it."},
     {.name = "redis-listen",
      .type = OPTION_ADDRESS,
      AT(redis_listen),
      .argument = "HOST:PORT",
      .fallback = "",
+     .may_be_off = true,
      .help = "Where Redis clients are served."},
     {.name = "floor",
      .type = OPTION_TIME,
@@ -215,8 +222,14 @@ static void one_number_is_a_range_too(void) {
 }
 
 static void an_empty_address_is_off(void) {
-    CU_ASSERT_EQUAL(parse("--http-listen="), STATUS_OK);
-    CHECK_TEXT(settings.http_listen, "");
+    CU_ASSERT_EQUAL(parse("--redis-listen="), STATUS_OK);
+    CHECK_TEXT(settings.redis_listen, "");
+    CU_ASSERT_EQUAL(parse("--redis-listen=-1"), STATUS_INVALID);
+    CHECK_TEXT(err.message, "--redis-listen=-1: must be HOST:PORT or [IPV6]:PORT with port "
+                            "0..65535, or empty for off");
+    CU_ASSERT_EQUAL(parse("--http-listen="), STATUS_INVALID); /* which cannot be off */
+    CHECK_TEXT(err.message,
+               "--http-listen=\"\": must be HOST:PORT or [IPV6]:PORT with port 0..65535");
 }
 
 static void a_value_may_hold_equals_signs(void) {
@@ -313,6 +326,23 @@ static void an_address_is_host_and_port(void) {
     for (size_t i = 0; i < sizeof no_addresses / sizeof no_addresses[0]; i++) {
         CHECK_ROW(no_addresses[i], parse("--http-listen", no_addresses[i]) == STATUS_INVALID);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "must be HOST:PORT or [IPV6]:PORT"));
+    }
+}
+
+static void a_host_has_no_port(void) {
+    static const char *const hosts[] = {"ids-0.ids", "10.0.0.1", "fd00::1", "[fd00::1]",
+                                        "fe80::1%eth0"};
+    static const char *const no_hosts[] = {
+        "", "127.0.0.1:8080", "ids:1", "[fd00::1]:8080", "-1", "a b", "[a]", "fe80::1%e]h", "[::1"};
+
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        CHECK_ROW(hosts[i], parse("--advertise", hosts[i]) == STATUS_OK);
+        CHECK_TEXT(settings.advertise, hosts[i]);
+    }
+    for (size_t i = 0; i < sizeof no_hosts / sizeof no_hosts[0]; i++) {
+        CHECK_ROW(no_hosts[i], parse("--advertise", no_hosts[i]) == STATUS_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.message, ": must be a host name or an IP address, "
+                                                   "without a port"));
     }
 }
 
@@ -469,14 +499,14 @@ static void a_file_holds_names_values_comments_and_blank_lines(void) {
                "\t# indented comment\n"
                "identity = with blanks and = signs\n"
                "token = a#b\n"
-               "http-listen =\n"
+               "redis-listen =\n"
                "standalone = true");
     CU_ASSERT_EQUAL(parse(NULL), STATUS_OK);
     CHECK_TEXT(settings.cluster, "blue");
     CU_ASSERT_EQUAL(settings.lease_ttl_ms, 30000);
     CHECK_TEXT(settings.identity, "with blanks and = signs");
     CHECK_TEXT(settings.token, "a#b");
-    CHECK_TEXT(settings.http_listen, "");
+    CHECK_TEXT(settings.redis_listen, "");
     CU_ASSERT_TRUE(settings.standalone);
 }
 
@@ -567,6 +597,7 @@ static void effective_values_are_shown_with_secrets_masked(void) {
                     "count=1\n"
                     "lease-ttl=1m\n"
                     "http-listen=127.0.0.1:8080\n"
+                    "advertise=\n"
                     "redis-listen=\n"
                     "floor=1970-01-01T00:00:00.000Z\n"
                     "since=2024-01-01T00:00:00.000Z\n"
@@ -622,6 +653,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(a_wrong_value_is_named_with_its_range),
     CHECK_TEST(a_negative_number_is_a_value_not_a_flag),
     CHECK_TEST(an_address_is_host_and_port),
+    CHECK_TEST(a_host_has_no_port),
     CHECK_TEST(a_flag_goes_before_the_environment_before_the_file_before_the_default),
     CHECK_TEST(a_flag_can_switch_off_what_the_environment_switched_on),
     CHECK_TEST(a_wrong_value_is_refused_even_where_it_is_overruled),
