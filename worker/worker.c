@@ -18,7 +18,6 @@ static void free_holders(struct worker *worker) {
     }
     sequences_end(worker->sequences);
     registration_free(worker->registration);
-    peers_free(worker->timing.asker);
 }
 
 static void close_handle(uv_handle_t *handle) {
@@ -29,33 +28,36 @@ static void close_handle(uv_handle_t *handle) {
 static void close_handles(void *arg) {
     struct worker *worker = arg;
 
-    free_holders(worker);
-    close_handle((uv_handle_t *)&worker->tick);
-    close_handle((uv_handle_t *)&worker->review);
-    close_handle((uv_handle_t *)&worker->deadline);
+    peers_free(worker->timing.asker);
     close_handle((uv_handle_t *)&worker->on_term);
     close_handle((uv_handle_t *)&worker->on_int);
     close_handle((uv_handle_t *)&worker->closed_async);
     time_daemon_close(worker->timing.daemon);
-    if (worker->timing.set_fd >= 0)
-        close_handle((uv_handle_t *)&worker->timing.set_poll);
 }
 
-static void close_client(void *arg) {
+/* What calls etcd goes with the client, before the loop turns again. */
+static void on_etcd_closed(void *arg) {
     struct worker *worker = arg;
 
+    free_holders(worker);
     if (worker->timing.client)
         http_client_close(worker->timing.client, close_handles, worker);
     else
         close_handles(worker);
 }
 
-/* Everything on the loop, so that it ends. */
+/* Everything on the loop, so that it ends.  First what would begin something new. */
 static void close_all(struct worker *worker) {
+    worker->drain = WORKER_DRAIN_ENDING;
+    close_handle((uv_handle_t *)&worker->tick);
+    close_handle((uv_handle_t *)&worker->review);
+    close_handle((uv_handle_t *)&worker->deadline);
+    if (worker->timing.set_fd >= 0)
+        close_handle((uv_handle_t *)&worker->timing.set_poll);
     if (worker->etcd_http)
-        etcd_http_close(worker->etcd_http, close_client, worker);
+        etcd_http_close(worker->etcd_http, on_etcd_closed, worker);
     else
-        close_client(worker);
+        on_etcd_closed(worker);
 }
 
 static bool all_gone(const struct worker *worker) {
@@ -73,7 +75,6 @@ static void end(struct worker *worker) {
 
     if (worker->drain == WORKER_DRAIN_ENDING)
         return;
-    worker->drain = WORKER_DRAIN_ENDING;
     if (worker->failure.status != STATUS_OK)
         log_warn("worker", "drained: the machine ID keeps its horizon",
                  LOG_INT("took_ms", took_ms));

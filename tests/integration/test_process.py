@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import subprocess
+import time
 
 import lib
 import test_http_abuse as abuse
@@ -158,6 +159,19 @@ def test_odd_numbers_in_the_environment_are_refused_by_name():
         lib.equal((done.returncode, done.stdout), (64, ""), repr(odd))
         lib.check("SNOWFLEET_MACHINE_IDS" in done.stderr and "must be 1..64" in done.stderr,
                   f"{odd!r}: {done.stderr}")
+
+
+# ---- the end ----
+
+def test_what_comes_due_while_a_worker_closes_its_clients_calls_none_of_them():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        worker = fleet.worker(env={"LD_PRELOAD": str(lib.BIN / "libslow_end.so")})
+        node = fleet.key(f"node/{worker.instance}")
+        lib.wait_until(lambda: fleet.etcd.get(node), 10, "it is registered")
+        began = time.monotonic()
+        lib.equal(worker.terminate(30), 0)
+        lib.check(time.monotonic() - began > 2.2, "it ended slowly")
 
 
 if __name__ == "__main__":
