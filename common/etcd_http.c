@@ -270,8 +270,8 @@ static void on_timer_closed(uv_handle_t *handle) {
     etcd_http_part_closed(handle->data);
 }
 
-static void on_refusals(uv_timer_t *timer) {
-    struct etcd_http *client = timer->data;
+/* Those there are now: done() may call again. */
+static void end_refusals(struct etcd_http *client) {
     struct etcd_refusals refusals = TAILQ_HEAD_INITIALIZER(refusals);
     struct etcd_operation *op;
 
@@ -280,6 +280,12 @@ static void on_refusals(uv_timer_t *timer) {
         TAILQ_REMOVE(&refusals, op, link);
         end_operation(op, &op->refusal, NULL, 0);
     }
+}
+
+static void on_refusals(uv_timer_t *timer) {
+    struct etcd_http *client = timer->data;
+
+    end_refusals(client);
     /* The last part to close but for watches: done() may have called again, and is answered. */
     if (!client->http && TAILQ_EMPTY(&client->refusals))
         uv_close((uv_handle_t *)timer, on_timer_closed);
@@ -409,6 +415,8 @@ enum status etcd_http_new(uv_loop_t *loop, const struct etcd_http_config *config
 void etcd_http_part_closed(struct etcd_http *client) {
     if (--client->open_parts > 0)
         return;
+    while (!TAILQ_EMPTY(&client->refusals)) /* of calls made since the timer was closed */
+        end_refusals(client);
     etcd_watch_release_all(client);
     etcd_auth_free(client->auth);
     etcd_endpoints_release(&client->endpoints);
