@@ -190,8 +190,11 @@ def test_its_own_value_without_its_lease_leads_nobody():
     with lib.Fleet() as fleet:
         coordinators, leader = start(fleet, 1)
         fleet.etcd.put(fleet.key("leader"), fleet.get("leader").value)  # detaches the lease
-        lib.wait_until(lambda: fleet.get("leader") is None or fleet.get("leader").lease, 30,
-                       "the key that belongs to nobody goes")
+
+        def nobodys():
+            key = fleet.get("leader")
+            return key and not key.lease
+        lib.wait_until(lambda: not nobodys(), 30, "the key that belongs to nobody goes")
         fleet.leader(coordinators)
         wait_raise(fleet)
 

@@ -49,7 +49,7 @@ static bool is_closed(void) {
 static void close_on(uv_loop_t *on, struct etcd_http *closing) {
     expected_closed = n_closed + 1;
     etcd_http_close(closing, on_closed, NULL);
-    CU_ASSERT_TRUE_FATAL(loop_wait(on, is_closed, 2000));
+    CU_ASSERT_TRUE_FATAL(loop_wait(on, is_closed, 20000));
 }
 
 static int64_t random_lease(void) {
@@ -456,7 +456,7 @@ static void a_stopped_watch_tells_nothing_more(void) {
 /* --- etcd in trouble --- */
 
 static void a_paused_etcd_leaves_writes_unknown_in_time_and_works_afterwards(void) {
-    const struct etcd_http_config config = {.endpoints = etcd.url, .timeout_ms = 500};
+    const struct etcd_http_config config = {.endpoints = etcd.url, .timeout_ms = 1500};
     struct etcd_http *hasty = new_client(&loop, &config);
     int64_t lease = random_lease();
     uint64_t before_ms;
@@ -466,8 +466,8 @@ static void a_paused_etcd_leaves_writes_unknown_in_time_and_works_afterwards(voi
     etcd_process_pause(&etcd);
     before_ms = loop_wait_now_ms();
     CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/a", "1", 0), STATUS_UNKNOWN);
-    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms >= 490);
-    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 1500);
+    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms >= 1490);
+    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 5000);
     CU_ASSERT_EQUAL(etcd_wait_grant(&wait, random_lease(), 60), STATUS_UNKNOWN);
     CU_ASSERT_EQUAL(etcd_wait_keepalive(&wait, lease), STATUS_UNKNOWN);
     CU_ASSERT_EQUAL(etcd_wait_get(&wait, "/t/a", NULL), STATUS_UNAVAILABLE); /* it only reads */
@@ -494,7 +494,7 @@ static void an_etcd_that_is_away_is_unavailable_at_once(void) {
     CU_ASSERT_EQUAL(etcd_wait_keepalive(&wait, 1), STATUS_UNAVAILABLE);
     CU_ASSERT_EQUAL(etcd_wait_revoke(&wait, 1), STATUS_UNAVAILABLE);
     CU_ASSERT_EQUAL(etcd_wait_get(&wait, "/t/a", NULL), STATUS_UNAVAILABLE);
-    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 1000);
+    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 2000); /* that one call may take */
     CU_ASSERT_EQUAL(etcd_http_stats(client)->unknown_outcomes, 0);
     CU_ASSERT_TRUE_FATAL(etcd_process_restart(&etcd));
     CU_ASSERT_EQUAL(etcd_wait_put(&wait, "/t/a", "1", 0), STATUS_OK);

@@ -1,6 +1,7 @@
 /* test_http_client.c - the HTTP client against a server that behaves as badly as it is told to. */
 #include "common/http_client.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <signal.h>
@@ -12,7 +13,7 @@
 #include "tests/support/loop_wait.h"
 #include "tests/support/raw_server.h"
 
-#define WAIT_MS 10000
+#define WAIT_MS 30000
 
 static uv_loop_t loop;
 static struct raw_server server;
@@ -69,7 +70,7 @@ static void on_send(void *arg) {
 
 static struct http_request request_to(const char *url, struct outcome *outcome) {
     return (struct http_request){.url = url,
-                                 .timeout_ms = 5000,
+                                 .timeout_ms = 20000,
                                  .max_bytes = 1 << 20,
                                  .on_send = on_send,
                                  .done = on_done,
@@ -238,7 +239,6 @@ static void a_post_arrives_whole_with_its_headers_and_no_expect(void) {
     request.headers = headers;
     request.body = body;
     request.body_len = len;
-    request.timeout_ms = 30000; /* sanitizers on a busy machine */
     CU_ASSERT_EQUAL(run(request)->status, STATUS_OK);
     CU_ASSERT_EQUAL(last_body_len, len);
     CU_ASSERT_PTR_NOT_NULL(strstr(last_head, "POST / HTTP/1.1\r\n"));
@@ -307,7 +307,7 @@ static void silence_after_sending_is_unknown_when_the_time_is_over(void) {
     request.timeout_ms = 300;
     CU_ASSERT_EQUAL(run(request)->status, STATUS_UNKNOWN);
     took_ms = loop_wait_now_ms() - before_ms;
-    CU_ASSERT_TRUE(took_ms >= 290 && took_ms < 2000);
+    CU_ASSERT_TRUE(took_ms >= 290 && took_ms < 10000);
     CU_ASSERT_TRUE(outcomes[0].sent);
     server.handler = answers;
     CU_ASSERT_EQUAL(get()->status, STATUS_OK);
@@ -418,7 +418,7 @@ static void requests_beyond_the_limit_wait_and_then_run(void) {
     n_wanted = 6;
     for (i = 0; i < 6; i++) {
         request = request_to(server.url, &outcomes[i]);
-        request.timeout_ms = i < 2 ? 400 : 5000;
+        request.timeout_ms = i < 2 ? 400 : 20000;
         if (i == 2)
             request.timeout_ms = 100; /* over before its turn */
         call(&request);
@@ -531,21 +531,20 @@ static void streams_take_no_place_from_requests_and_cancel_closes_their_connecti
 
     n_wanted = 4;
     for (i = 0; i < 3; i++) {
-        request.arg = &outcomes[i];
+        request.arg = &outcomes[i == 1 ? 3 : i];
         streams[i] = call(&request);
     }
-    request = request_to(server.url, &outcomes[3]);
+    request = request_to(server.url, &outcomes[1]);
     call(&request);
-    while (outcomes[3].times == 0 && loop_wait(&loop, streamed_a, 10))
-        ;
-    CHECK_TEXT(outcomes[3].body, "plain");
+    CU_ASSERT_TRUE_FATAL(loop_wait(&loop, plain_ended, WAIT_MS));
+    CHECK_TEXT(outcomes[1].body, "plain");
     inside_call = true;
     for (i = 0; i < 3; i++)
         http_call_cancel(streams[i]);
     inside_call = false;
     CU_ASSERT_TRUE(loop_wait(&loop, all_ended, WAIT_MS));
-    for (i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(outcomes[i].status, STATUS_CANCELLED);
+    for (i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL(outcomes[i].status, i == 1 ? STATUS_OK : STATUS_CANCELLED);
     close_client();
     CU_ASSERT_TRUE(loop_wait(&loop, no_connection_is_open, WAIT_MS));
 }
@@ -594,21 +593,24 @@ static void closing_at_once_or_during_the_connect_takes_no_time(void) {
     uv_run(&loop, UV_RUN_NOWAIT);
     close_client();
     CU_ASSERT_EQUAL(outcomes[0].times, 1);
-    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 1000);
+    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 10000); /* of the request's 20 s */
 }
 
 /* --- a name server that is away --- */
 
 static atomic_int resolving;
+static atomic_bool name_server_is_back;
 
 /* Stands before libc's, also for libcurl. */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                 struct addrinfo **found) {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    unsigned waits;
 
     if (node && strcmp(node, "slow.test") == 0) {
         resolving++;
-        sleep(2);
+        for (waits = 0; waits < WAIT_MS && !name_server_is_back; waits++)
+            usleep(1000);
         resolving--;
         return EAI_AGAIN;
     }
@@ -616,28 +618,42 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
     return real(node, service, hints, found);
 }
 
-static bool nobody_resolves(void) {
-    return resolving == 0;
+static bool somebody_resolves_again(void) {
+    return resolving == 2;
+}
+
+/* What the resolver's threads hold is theirs to free: none may be reported as a leak. */
+static bool no_other_thread_runs(void) {
+    DIR *threads = opendir("/proc/self/task");
+    struct dirent *entry;
+    unsigned n = 0;
+
+    while (threads && (entry = readdir(threads)))
+        n += entry->d_name[0] != '.';
+    if (threads)
+        closedir(threads);
+    return n == 1;
 }
 
 static void a_hanging_name_server_does_not_hold_up_the_loop(void) {
     struct http_request request = request_to("http://slow.test:1/", NULL);
-    uint64_t before_ms = loop_wait_now_ms();
 
+    name_server_is_back = false;
     request.timeout_ms = 200;
     CU_ASSERT_EQUAL(run(request)->status, STATUS_UNAVAILABLE);
     CU_ASSERT_FALSE(outcomes[0].sent);
     CU_ASSERT_EQUAL(resolving, 1);
     CU_ASSERT_EQUAL(get()->status, STATUS_OK);
     outcomes[0] = (struct outcome){0};
+    request.timeout_ms = 20000;
     request.arg = &outcomes[0];
     call(&request);
-    loop_wait(&loop, all_ended, 50);
+    CU_ASSERT_TRUE(loop_wait(&loop, somebody_resolves_again, WAIT_MS));
     close_client();
-    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 1500);
-    CU_ASSERT_TRUE(loop_wait(&loop, nobody_resolves, WAIT_MS));
-    /* The resolver's threads free what they hold after they return: no leak is to be reported. */
-    usleep(50000);
+    CU_ASSERT_EQUAL(outcomes[0].status, STATUS_CANCELLED);
+    CU_ASSERT_EQUAL(resolving, 2); /* nobody waited for them */
+    name_server_is_back = true;
+    CU_ASSERT_TRUE(loop_wait(&loop, no_other_thread_runs, WAIT_MS));
 }
 
 static void a_file_that_cannot_be_read_is_named(void) {

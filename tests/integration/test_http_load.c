@@ -56,6 +56,18 @@ static size_t count_duplicates(struct collected *collected) {
     return duplicates;
 }
 
+/* Waits for a gauge, which its loop publishes once in each turn. */
+static bool reaches(_Atomic uint64_t *gauge, uint64_t least) {
+    uint64_t until_ms = raw_now_ms() + RAW_TIMEOUT_MS;
+
+    while (atomic_load(gauge) < least) {
+        if (raw_now_ms() > until_ms)
+            return false;
+        usleep(1000);
+    }
+    return true;
+}
+
 static bool send_request(struct raw *raw, unsigned count) {
     return raw_print(raw, "GET /v1/ids?count=%u HTTP/1.1\r\nHost: a\r\nAccept: text/plain\r\n\r\n",
                      count);
@@ -152,7 +164,7 @@ static void nothing_comes_twice_and_every_connection_sees_increasing_ids(void) {
 
     CU_ASSERT(all.n > CONNECTIONS * REQUESTS * 400);
     CU_ASSERT_EQUAL(count_duplicates(&all), 0);
-    usleep(100000);
+    CU_ASSERT_TRUE(reaches(&fixture.gauges.issued_total, all.n));
     CU_ASSERT_EQUAL(atomic_load(&fixture.gauges.issued_total), all.n);
     free(all.ids);
 }
@@ -174,7 +186,7 @@ static void two_loops_on_one_socket_have_a_machine_id_each(void) {
     config.gauges = &gauges;
     CU_ASSERT_EQUAL_FATAL(serving_start(&config, &second, &err), STATUS_OK);
     serving_order(second, &order);
-    usleep(300000);
+    CU_ASSERT_TRUE(reaches(&gauges.newest_ms, order.install.used_up_ms));
     all = run_clients();
     for (size_t i = 0; i < all.n; i++) {
         unsigned machine_id = snowflake_decode(all.ids[i], SNOWFLAKE_EPOCH_MS).machine_id;
