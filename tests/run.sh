@@ -10,6 +10,10 @@
 #   tsan   clang with the thread sanitizer: tests labelled tsan
 #   lint   cppcheck and clang-format
 #
+# An integration test that failed beside others is run once more, alone, and named at the end: its time
+# limits are for a machine that has time.  What a sanitizer reported or what came twice fails for good, and
+# so does any other test (tests/support/again.py).
+#
 # Without a stage it runs all four.  --all adds the tests labelled long (minutes more, and packages
 # of their own).  What a fuzz target finds stands in asan/tests/fuzz/NAME in the
 # folder of the builds.
@@ -73,8 +77,21 @@ run_tests() { # NAME CTEST-OPTION...
     [[ $all == no ]] || long=()
     # Most tests wait most of the time: tests/CMakeLists.txt says how slots are counted.  No test found
     # is a failure: a filter or a list has gone wrong.
+    local code=0
     "${steady[@]}" ctest --test-dir "$build/$name" --parallel "$((2 * jobs + 1))" --output-on-failure \
-        --no-tests=error --output-junit "$build/$name.junit.xml" "${long[@]}" "$@"
+        --no-tests=error --output-junit "$build/$name.junit.xml" --test-output-size-failed 10000000 \
+        "${long[@]}" "$@" || code=$?
+    [[ $code -eq 0 ]] || once_more "$name"
+}
+
+once_more() { # NAME
+    local name=$1 failed=()
+    mapfile -t failed < <(/usr/bin/python3 "$root/tests/support/again.py" "$build/$name.junit.xml")
+    [[ ${#failed[@]} -gt 0 ]] || return 1
+    echo "run.sh: once more, alone: ${failed[*]}"
+    "${steady[@]}" ctest --test-dir "$build/$name" --output-on-failure --no-tests=error --rerun-failed ||
+        return 1
+    printf '%s\n' "${failed[@]}" >"$build/$name.again"
 }
 
 stage_gcc() {
@@ -135,7 +152,7 @@ for stage in "${stages[@]}"; do
     echo
     echo "=== $stage"
     stage_began=$SECONDS
-    rm -f "$build/$stage.junit.xml" # what ctest will write
+    rm -f "$build/$stage.junit.xml" "$build/$stage.again" # what it will write
     # Not inside `if` or `||`, where bash would go on after a stage's failing command.
     set +e
     (
@@ -155,6 +172,7 @@ for stage in "${stages[@]}"; do
     if [[ -f $build/$stage.junit.xml ]]; then
         tests=", $(grep -c '<testcase ' "$build/$stage.junit.xml" || true) tests"
     fi
+    [[ ! -f $build/$stage.again ]] || tests+=", passed only alone: $(paste -sd ' ' "$build/$stage.again")"
     echo "=== $stage $verdict in $took s"
     results+=("$stage $verdict ($took s$tests)")
 done
