@@ -336,9 +336,9 @@ static void when_its_time_is_used_up_it_is_not_ready(void) {
     struct raw_answer answer;
 
     serving_fixture_order(&fixture, SERVING_DROP);
-    serving_fixture_grant(&fixture, 1500);
+    serving_fixture_grant(&fixture, 3000);
     CU_ASSERT_EQUAL(get("/readyz"), 200);
-    sleep_ms(1600);
+    sleep_ms(3100);
     CU_ASSERT_EQUAL(raw_ask(fixture.port, "GET", "/readyz", "", "", &answer), 503);
     CU_ASSERT_PTR_NOT_NULL(strstr(answer.body, "\"state\":\"STARVED\""));
     raw_answer_free(&answer);
@@ -371,7 +371,7 @@ static void a_loop_that_hangs_fails_its_liveness(void) {
     uint64_t now_ms = clock_now(&fixture.config.clock).boot_ms;
     struct raw_answer answer;
 
-    view_publish(&fixture.board, &fixture.view, now_ms - 9000);
+    view_publish(&fixture.board, &fixture.view, now_ms - 4000);
     CU_ASSERT_EQUAL(get("/livez"), 200);
     view_publish(&fixture.board, &fixture.view, now_ms > 20000 ? now_ms - 20000 : 1);
     CU_ASSERT_EQUAL(raw_ask(fixture.port, "GET", "/livez", "", "", &answer), 503);

@@ -335,28 +335,39 @@ static void a_client_that_only_stops_sending_gets_its_answer_and_is_closed(void)
     free(all.ids);
 }
 
-static void whoever_leaves_while_parked_costs_no_ids(void) {
-    enum { LEAVING = 30 };
+/* What it costs when so many ask for 10,000 IDs each, behind one that is served, and leave. */
+static uint64_t cost_of_leaving(unsigned leaving) {
     struct collected all = {0};
-    struct raw busy, leaving[LEAVING];
-    uint64_t before = atomic_load(&fixture.gauges.issued_total);
+    struct raw busy, left[leaving];
+    uint64_t before = atomic_load(&fixture.gauges.issued_total), cost;
 
     raw_open(&busy, fixture.port);
-    for (int i = 0; i < LEAVING; i++)
-        raw_open(&leaving[i], fixture.port);
-    usleep(20000);
+    for (unsigned i = 0; i < leaving; i++)
+        raw_open(&left[i], fixture.port);
+    CU_ASSERT_TRUE(reaches(&fixture.gauges.http_connections, leaving + 1));
     send_request(&busy, 10000);
-    for (int i = 0; i < LEAVING; i++) {
-        send_request(&leaving[i], 10000);
-        raw_close(&leaving[i], i % 2);
+    for (unsigned i = 0; i < leaving; i++) {
+        send_request(&left[i], 10000);
+        raw_close(&left[i], i % 2);
     }
     CU_ASSERT_TRUE(take_ids(&busy, 10000, &all));
     CU_ASSERT_TRUE(send_request(&busy, 1) && take_ids(&busy, 1, &all));
     raw_close(&busy, false);
-    usleep(20000);
-    /* Some may have had their turn before they left. */
-    CU_ASSERT(atomic_load(&fixture.gauges.issued_total) - before < LEAVING * 10000 / 2);
+    while (atomic_load(&fixture.gauges.http_connections) > 0)
+        usleep(1000);
+    cost = atomic_load(&fixture.gauges.issued_total) - before;
     free(all.ids);
+    return cost;
+}
+
+static void whoever_leaves_while_parked_costs_no_ids(void) {
+    enum { LEAVING = 30 };
+    bool cheap = false;
+
+    /* Some may have had their turn before they left: all of them, if we had no turn meanwhile. */
+    for (int i = 0; i < 10 && !cheap; i++)
+        cheap = cost_of_leaving(LEAVING) < LEAVING * 10000 / 2;
+    CU_ASSERT_TRUE(cheap);
 }
 
 static void callers_that_wait_when_the_machine_id_is_lost_are_told(void) {
