@@ -273,6 +273,10 @@ static void a_line_without_end_is_given_up(void) {
     int i;
 
     memset(much, 'x', sizeof much);
+    fault_rig_done();
+    fault_rig_watch_lifetime_ms = 60000; /* 17 MB are not to take longer */
+    fault_rig_init(scripted, NULL, 2000);
+    fault_rig_watch_lifetime_ms = 1000;
     start();
     log_becomes("reset /a/1=x | ");
     watch_requests_become(1);

@@ -6,12 +6,13 @@
 #include "tests/support/loop_wait.h"
 
 struct fault_rig rig;
+uint64_t fault_rig_watch_lifetime_ms = 1000;
 
 void fault_rig_init(raw_handler_fn *one, raw_handler_fn *two, uint64_t timeout_ms) {
     char endpoints[128];
     const struct etcd_http_config config = {.endpoints = endpoints,
                                             .timeout_ms = timeout_ms,
-                                            .watch_lifetime_ms = 1000,
+                                            .watch_lifetime_ms = fault_rig_watch_lifetime_ms,
                                             .retry_min_ms = 40,
                                             .retry_max_ms = 200};
     struct error err;

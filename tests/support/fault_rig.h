@@ -21,6 +21,7 @@ struct fault_rig {
     size_t n_lists;       /* /v3/kv/txn so far, of server one */
 };
 extern struct fault_rig rig;
+extern uint64_t fault_rig_watch_lifetime_ms; /* of clients made from now on */
 
 /* The servers answer as told; timeout_ms of the client; two: both are endpoints. */
 void fault_rig_init(raw_handler_fn *one, raw_handler_fn *two, uint64_t timeout_ms);
