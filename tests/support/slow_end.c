@@ -1,12 +1,11 @@
 /* slow_end.c - preloaded into a program: from its first curl_multi_cleanup() on, each setting of a
- * timer takes SLOW_END_MS.  So whatever is still due when a program closes its clients comes due
+ * timer takes 2.2 s.  So whatever is still due when a program closes its clients comes due
  * between one close and the next, which on an idle machine takes microseconds. */
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
-
-#define SLOW_END_MS 2200u
 
 static _Thread_local bool ending; /* of the thread that closed a client, and of no other */
 
@@ -28,10 +27,11 @@ int curl_multi_cleanup(void *multi) {
 }
 
 int uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t timeout_ms, uint64_t repeat_ms) {
+    const struct timespec slow = {.tv_sec = 2, .tv_nsec = 200000000};
     int (*real)(uv_timer_t *, uv_timer_cb, uint64_t, uint64_t);
 
     *(void **)&real = next("uv_timer_start");
     if (ending)
-        usleep(SLOW_END_MS * 1000);
+        nanosleep(&slow, NULL);
     return real(timer, call, timeout_ms, repeat_ms);
 }
