@@ -126,7 +126,8 @@ static void send_operation(struct etcd_operation *op);
 static bool may_try_again(const struct etcd_operation *op, enum status status) {
     bool harmless = status == STATUS_UNAVAILABLE || op->repeatable;
 
-    return harmless && op->tries < op->client->endpoints.n && now_ms() < op->deadline_ms;
+    return harmless && !op->client->closing && op->tries < op->client->endpoints.n &&
+           now_ms() < op->deadline_ms;
 }
 
 /* A try did not succeed: the next one, or the end. */

@@ -457,6 +457,24 @@ static void closing_during_a_login_cancels_every_call_once(void) {
     done();
 }
 
+static void hangs_up(struct raw_connection *connection, const struct raw_request *request) {
+    (void)request;
+    raw_close(connection);
+}
+
+/* Told of the pause after the connections are closed: the other endpoint is not tried then. */
+static void closing_while_one_endpoint_pauses_sends_nothing_to_the_other(void) {
+    given(says_nothing, with_users, "good");
+    CU_ASSERT_EQUAL(put(), STATUS_OK); /* by the second */
+    rig.two.handler = hangs_up;
+    CU_ASSERT_EQUAL(put(), STATUS_UNKNOWN); /* so the first has its turn, and pauses */
+    call_many();
+    fault_rig_close_client();
+    for (size_t i = 0; i < 12; i++)
+        CU_ASSERT_EQUAL(many[i].times, 1);
+    done();
+}
+
 /* --- settings --- */
 
 static void a_password_file_that_cannot_be_used_is_named(void) {
@@ -641,6 +659,7 @@ static CU_TestInfo rules[] = {
     CHECK_TEST(a_fresh_token_that_is_refused_too_is_no_loop),
     CHECK_TEST(a_token_that_is_none_is_not_sent),
     CHECK_TEST(closing_during_a_login_cancels_every_call_once),
+    CHECK_TEST(closing_while_one_endpoint_pauses_sends_nothing_to_the_other),
     CHECK_TEST(a_password_file_that_cannot_be_used_is_named),
     CHECK_TEST(user_and_password_file_go_together),
     CHECK_TEST(tokens_end_and_are_renewed_until_the_password_is_wrong),
