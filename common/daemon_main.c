@@ -32,6 +32,11 @@ static void raise_descriptors(void) {
                  LOG_U64("hard_limit", limit.rlim_max), LOG_STR("reason", strerror(errno)));
 }
 
+void daemon_ends(void) {
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+}
+
 static int run(const struct daemon_main *daemon) {
     const struct shared_options *shared = daemon->values;
     struct error err;

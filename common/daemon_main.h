@@ -17,6 +17,10 @@ struct daemon_main {
     enum status (*run)(void *values, struct error *err);
 };
 
+/* Once nobody watches for SIGTERM and SIGINT any more: they are ignored from now on.  Whoever sends
+ * one twice does not cut short what is left to be closed, nor change the exit code. */
+void daemon_ends(void);
+
 /* The exit code: 0, 1 when run() failed, 64 for wrong options; the reason stands on stderr. */
 int daemon_main(const struct daemon_main *daemon, int argc, char **argv);
 

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "common/allocate.h"
+#include "common/daemon_main.h"
 #include "common/descriptors.h"
 #include "common/http_client.h"
 #include "common/http_server.h"
@@ -278,6 +279,7 @@ static void close_all(struct coordinator *self) {
     close_handle(self, (uv_handle_t *)&self->limit);
     close_handle(self, (uv_handle_t *)&self->on_term);
     close_handle(self, (uv_handle_t *)&self->on_int);
+    daemon_ends();
     self->to_close += 3;
     http_server_close(self->server, on_part_closed, self);
     http_client_close(self->client, on_part_closed, self);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/daemon_main.h"
 #include "common/http_server.h"
 #include "common/random.h"
 #include "common/supervisor.h"
@@ -31,6 +32,7 @@ static void close_handles(void *arg) {
     peers_free(worker->timing.asker);
     close_handle((uv_handle_t *)&worker->on_term);
     close_handle((uv_handle_t *)&worker->on_int);
+    daemon_ends();
     close_handle((uv_handle_t *)&worker->closed_async);
     time_daemon_close(worker->timing.daemon);
 }

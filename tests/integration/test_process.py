@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import time
@@ -172,6 +173,46 @@ def test_what_comes_due_while_a_worker_closes_its_clients_calls_none_of_them():
         began = time.monotonic()
         lib.equal(worker.terminate(30), 0)
         lib.check(time.monotonic() - began > 2.2, "it ended slowly")
+
+
+def end_impatiently(daemon):
+    """SIGTERM and SIGINT again and again, as of somebody who sees nothing happen; the exit code."""
+    def told_again():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if daemon.alive():
+                daemon.signal(number)
+        return not daemon.alive()
+    lib.wait_until(told_again, 20, f"{daemon.name} ends", 0.02)
+    return daemon.wait(1)
+
+
+def does_not_read(worker):
+    """A client with more answers under way than fit into its connection."""
+    host, port = worker.address.split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect((host, int(port)))
+    client.setblocking(False)
+    ask = b"GET /metrics HTTP/1.1\r\nHost: w\r\n\r\n" * 100
+    try:
+        while client.send(ask):
+            pass
+    except BlockingIOError:
+        return client
+
+
+def test_being_told_again_does_not_cut_the_end_short():
+    with lib.Fleet() as fleet:
+        fleet.init("--new")
+        leader = fleet.coordinator(env={"LD_PRELOAD": str(lib.BIN / "libslow_end.so"),
+                                        "SLOW_END_MS": "300"})
+        worker = fleet.worker("--assign-wait=0s")
+        fleet.leader([leader])
+        worker.wait_ready()
+        client = does_not_read(worker)
+        codes = lib.in_parallel([lambda: end_impatiently(leader), lambda: end_impatiently(worker)])
+        lib.equal(codes, [0, 0])
+        client.close()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 /* slow_end.c - preloaded into a program: from its first curl_multi_cleanup() on, each setting of a
- * timer takes 2.2 s.  So whatever is still due when a program closes its clients comes due
- * between one close and the next, which on an idle machine takes microseconds. */
+ * timer takes $SLOW_END_MS, or 2200 ms.  So whatever is still due when a program closes its clients
+ * comes due between one close and the next, which on an idle machine takes microseconds. */
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 #include <uv.h>
@@ -27,7 +28,9 @@ int curl_multi_cleanup(void *multi) {
 }
 
 int uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t timeout_ms, uint64_t repeat_ms) {
-    const struct timespec slow = {.tv_sec = 2, .tv_nsec = 200000000};
+    const char *text = getenv("SLOW_END_MS");
+    long ms = text ? strtol(text, NULL, 10) : 2200;
+    const struct timespec slow = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     int (*real)(uv_timer_t *, uv_timer_cb, uint64_t, uint64_t);
 
     *(void **)&real = next("uv_timer_start");
