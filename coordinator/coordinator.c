@@ -499,12 +499,15 @@ enum status coordinator_run(const struct coordinator_config *config, struct erro
                                         .handle = web_handle};
     char bound[RECORD_ADDRESS_MAX];
     enum status status;
-    int fd = -1;
+    int fd = -1, code = uv_loop_init(&self->loop);
 
+    if (code != 0) {
+        free(self);
+        return error_set(err, STATUS_SYSTEM, "event loop: %s", uv_strerror(code));
+    }
     descriptors_fit(OWN_DESCRIPTORS, 2, &connections);
     client.max_connections = server.max_connections = connections;
     self->config = config;
-    uv_loop_init(&self->loop);
     random_hex128(self->self.instance);
     status = keys_init(&self->keys, config->cluster, err);
     if (status != STATUS_OK)

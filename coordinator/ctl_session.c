@@ -23,6 +23,7 @@ enum status ctl_open(struct ctl_session *session, const struct ctl_values *value
     const char *token_name = values->shared.worker_token_file;
     struct token_file *tokens = NULL;
     bool etcd_closed = false;
+    int code;
 
     memset(session, 0, sizeof *session);
     session->clock = clock_system();
@@ -34,7 +35,11 @@ enum status ctl_open(struct ctl_session *session, const struct ctl_values *value
         return err->status;
     if (token_name && token_file_open(token_name, &tokens, err) != STATUS_OK)
         return error_context(err, "--worker-token-file");
-    uv_loop_init(&session->loop);
+    code = uv_loop_init(&session->loop);
+    if (code != 0) {
+        token_file_close(tokens);
+        return error_set(err, STATUS_SYSTEM, "event loop: %s", uv_strerror(code));
+    }
     if (etcd_http_new(&session->loop, &etcd, &session->etcd_http, err) != STATUS_OK)
         goto no_etcd;
     if (http_client_new(&session->loop, &http, &session->client, err) != STATUS_OK)

@@ -469,14 +469,18 @@ enum status worker_run(const struct worker_config *config, struct error *err) {
     struct worker *worker = calloc(1, sizeof *worker);
     char bound[RECORD_ADDRESS_MAX];
     enum status status;
-    int http_fd = -1;
+    int http_fd = -1, code;
 
     if (!worker)
         abort();
+    code = uv_loop_init(&worker->loop);
+    if (code != 0) {
+        free(worker);
+        return error_set(err, STATUS_SYSTEM, "event loop: %s", uv_strerror(code));
+    }
     worker->config = config;
     worker->grpc_fd = worker->unix_fd = -1;
     worker_init_clock(worker);
-    uv_loop_init(&worker->loop);
     view_board_init(&worker->board);
     pthread_mutex_init(&worker->closed_mutex, NULL);
     worker->source = id128_source_new(random_bytes, err);

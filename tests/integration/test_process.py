@@ -101,6 +101,19 @@ def piped(fleet, name, *args):
     return daemon
 
 
+def test_without_descriptors_for_an_event_loop_each_program_says_so():
+    for program, code in (("snowfleet-worker", 1), ("snowfleet-coordinator", 1),
+                          ("snowfleetctl", 64)):
+        done = subprocess.run(
+            ["prlimit", "--nofile=7:7", lib.BIN / program,
+             *(["status"] if program == "snowfleetctl" else []),
+             "--etcd-endpoints=http://127.0.0.1:1"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, env=lib.clean_env(),
+            timeout=30 * lib.SLOW, check=False)
+        lib.equal(done.returncode, code, f"{program}: {done.stderr}")
+        lib.check("event loop: too many open files" in done.stderr, f"{program}: {done.stderr}")
+
+
 def test_daemons_outlive_the_reader_of_their_log():
     with lib.Fleet() as fleet:
         fleet.init("--new")
