@@ -132,9 +132,13 @@ void http_peer_move(struct http_peers *peers, struct http_peer *peer, enum http_
     peer->phase = phase;
     peer->since_ms = uv_now(peers->loop);
     peer->unread = false;
+    /* Of an answer that began before the drain the client does not know that it was the last. */
+    if (phase == HTTP_IDLE && peers->draining)
+        shutdown(peer->fd, SHUT_RD);
 }
 
 void http_peers_drain(struct http_peers *peers) {
+    peers->draining = true;
     for (struct http_peer *peer = peers->first; peer; peer = peer->next) {
         if (peer->phase == HTTP_IDLE)
             shutdown(peer->fd, SHUT_RD);

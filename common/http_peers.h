@@ -37,6 +37,7 @@ struct http_peers {
     uv_loop_t *loop;
     struct http_peer *first;
     unsigned count;
+    bool draining;
     uint64_t request_timeout_ms, idle_timeout_ms;
     uint64_t timeouts_total; /* requests and answers, not idle connections */
     uint64_t sweep_ms;
@@ -53,7 +54,8 @@ struct http_peer *http_peer_new(struct http_peers *peers, int fd, void *connecti
 void http_peer_free(struct http_peers *peers, struct http_peer *peer);
 /* Moves on; a peer that was cut stays so, and a request begun stays begun. */
 void http_peer_move(struct http_peers *peers, struct http_peer *peer, enum http_phase phase);
-/* Ends reading from idle connections: what has already come is still read and answered. */
+/* Ends reading from connections that are idle, or come to be: what has already come is still read
+ * and answered. */
 void http_peers_drain(struct http_peers *peers);
 
 #endif

@@ -502,6 +502,27 @@ static void draining_it_finishes_what_runs_and_takes_nothing_new(void) {
     raw_close(&begun, false);
 }
 
+static void draining_it_closes_after_an_answer_that_began_before(void) {
+    const int small = 16384;
+    struct raw_answer answer;
+    struct raw raw;
+    char byte;
+
+    setsockopt(fixture.fd, SOL_SOCKET, SO_SNDBUF, &small,
+               sizeof small); /* and so the accepted one */
+    raw_open(&raw, fixture.port);
+    setsockopt(raw.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    raw_print(&raw, "GET /v1/ids?count=10000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    CU_ASSERT_EQUAL(recv(raw.fd, &byte, 1, MSG_PEEK), 1);
+    serving_fixture_order(&fixture, SERVING_DRAIN);
+    CU_ASSERT_TRUE(raw_answer(&raw, &answer, false));
+    CU_ASSERT_EQUAL(answer.status, 200);
+    CU_ASSERT_FALSE(raw_header_is(&answer, "Connection", "close"));
+    raw_answer_free(&answer);
+    CU_ASSERT_TRUE(raw_closed(&raw, SOON_MS));
+    raw_close(&raw, false);
+}
+
 /* B102, for HTTP */
 static void draining_it_is_not_ready_at_once(void) {
     struct raw_answer answer;
@@ -609,6 +630,7 @@ static CU_TestInfo number_rules[] = {
 };
 static CU_TestInfo drain_rules[] = {
     CHECK_TEST(draining_it_finishes_what_runs_and_takes_nothing_new),
+    CHECK_TEST(draining_it_closes_after_an_answer_that_began_before),
     CHECK_TEST(draining_it_is_not_ready_at_once),
     CU_TEST_INFO_NULL,
 };
