@@ -1,22 +1,39 @@
 #include "coordinator/clocks.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/allocate.h"
 #include "common/prober.h"
 
-/* Many exchanges at a time make each of them slower, and its bound wider; those who were silent last
- * time, and may be again until the time-out, must not keep the others waiting. */
-#define AT_A_TIME 16u
-#define SILENT_AT_A_TIME 48u
+/* Who answers at once is asked with few others, since every exchange makes those beside it slower, and
+ * their bounds wider.  Who is far away mostly waits: many of these at a time are no more work, and with
+ * few the round would take longer than what it found counts (1,000 workers of 100 ms, nine exchanges
+ * each: 16 at a time are 56 s).  The first exchange of each, which does not count, spreads those that
+ * were sent together: from then on each answer comes when it is due to be read.  Those who were silent
+ * last time, and may be again until the time-out, must not keep the others waiting. */
+static const unsigned at_a_time[] = {[MEMBER_NEAR] = 16, [MEMBER_SILENT] = 48, [MEMBER_FAR] = 128};
+static_assert(CLOCKS_NEAR_AT_A_TIME == 16 + 48 && CLOCKS_FAR_AT_A_TIME == 128,
+              "as told in clocks.h");
+/* From a round trip of twice that. */
+#define FAR_BOUND_NS INT64_C(5000000)
+/* One that was never asked before, and is not done after that time, is far: a near one that waits for
+ * 47 others takes 70 ms. */
+#define FAR_AFTER_MS 200u
+/* So many far ones begin together, and then none for a while: one whose bound was wide only because the
+ * machine was busy is found to be near again. */
+#define FAR_TOGETHER 16u
+#define FAR_PAUSE_MS 50u
 
 #define NS_PER_MS 1000000
 
 struct clocks {
     struct clocks_config config;
     struct clock_watch watch;
-    unsigned asking, asking_silent;
+    unsigned asking[MEMBER_FAR + 1];
+    unsigned far_together; /* begun since ... */
+    uint64_t far_begun_boot_ms;
     int64_t frequency_ppb; /* by which our own kernel corrects its clock */
     struct clocks_stats stats;
 };
@@ -24,7 +41,6 @@ struct clocks {
 struct question {
     struct clocks *clocks;
     struct member *member;
-    bool silent; /* it was, the last time */
 };
 
 struct clocks *clocks_new(const struct clocks_config *config) {
@@ -95,10 +111,7 @@ static void on_probed(void *arg, const struct clock_reading *reading) {
     struct clocks *clocks = question->clocks;
     struct member *member = question->member;
 
-    if (question->silent)
-        clocks->asking_silent--;
-    else
-        clocks->asking--;
+    clocks->asking[member->probing_as]--;
     member->probing = false;
     note(member, reading);
     member->probed_attempt = member->probing_attempt;
@@ -114,32 +127,54 @@ static void on_probed(void *arg, const struct clock_reading *reading) {
     free(question);
 }
 
-static bool has_room(const struct clocks *clocks, const struct member *member) {
-    return member->reading.heard ? clocks->asking < AT_A_TIME
-                                 : clocks->asking_silent < SILENT_AT_A_TIME;
+/* What is to be expected of it, by the last time. */
+static enum member_path path_of(const struct member *member) {
+    if (!member->reading.heard)
+        return MEMBER_SILENT;
+    return member->reading.skew.bound_ns < FAR_BOUND_NS ? MEMBER_NEAR : MEMBER_FAR;
 }
 
-static void start(struct clocks *clocks, struct member *member) {
-    struct question *question;
+static bool has_room(const struct clocks *clocks, enum member_path path, uint64_t now) {
+    if (path != MEMBER_FAR)
+        return clocks->asking[path] < at_a_time[path];
+    return clocks->asking[path] < clocks->config.far_at_a_time &&
+           (clocks->far_together < FAR_TOGETHER || now - clocks->far_begun_boot_ms >= FAR_PAUSE_MS);
+}
 
+static void begin(struct clocks *clocks, enum member_path path, uint64_t now) {
+    clocks->asking[path]++;
+    if (path != MEMBER_FAR)
+        return;
+    if (now - clocks->far_begun_boot_ms >= FAR_PAUSE_MS) {
+        clocks->far_begun_boot_ms = now;
+        clocks->far_together = 0;
+    }
+    clocks->far_together++;
+}
+
+static void start(struct clocks *clocks, struct member *member, uint64_t now) {
+    struct question *question = allocate(1, sizeof *question);
+
+    *question = (struct question){clocks, member};
     member->probe_wanted = false;
     member->probing_attempt = member->node.attempt;
-    if (!member->node.addresses.http[0]) {
-        member->reading = (struct clock_reading){
-            .boot_ms = clock_now(&clocks->config.clock).boot_ms, .reason = "no HTTP address"};
-        member->probed_attempt = member->probing_attempt;
-        return;
-    }
-    question = allocate(1, sizeof *question);
-    *question = (struct question){clocks, member, !member->reading.heard};
-    if (question->silent)
-        clocks->asking_silent++;
-    else
-        clocks->asking++;
+    member->probing_as = path_of(member);
+    begin(clocks, member->probing_as, now);
     member->probing = true;
+    member->probing_boot_ms = now;
     member->busy++;
     probe_clock(clocks->config.client, clocks->config.clock, member->node.addresses.http,
                 clocks->config.timeout_ms, on_probed, question);
+}
+
+static bool has_address(const struct member *member) {
+    return member->node.addresses.http[0] != '\0';
+}
+
+static void note_no_address(struct member *member, uint64_t now) {
+    member->probe_wanted = false;
+    member->reading = (struct clock_reading){.boot_ms = now, .reason = "no HTTP address"};
+    member->probed_attempt = member->probing_attempt = member->node.attempt;
 }
 
 static bool due(const struct clocks *clocks, const struct member *member, uint64_t now) {
@@ -147,6 +182,46 @@ static bool due(const struct clocks *clocks, const struct member *member, uint64
         return false;
     return member->probe_wanted || member->reading.boot_ms == 0 ||
            now - member->reading.boot_ms >= clocks->config.probe_interval_ms;
+}
+
+static bool goes_before(const struct member *member, const struct member *other) {
+    if (member->probe_wanted != other->probe_wanted)
+        return member->probe_wanted;
+    return member->reading.boot_ms < other->reading.boot_ms;
+}
+
+/* Whoever waits longest goes first: in any fixed order those in front are due again before those at
+ * the end had their turn, which then never comes. */
+static struct member *next(const struct clocks *clocks, enum member_path path, uint64_t now) {
+    const struct cluster *cluster = clocks->config.cluster;
+    struct member *best = NULL;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        struct member *member = cluster->members[i];
+
+        if (due(clocks, member, now) && has_address(member) && path_of(member) == path &&
+            (!best || goes_before(member, best)))
+            best = member;
+    }
+    return best;
+}
+
+/* Those that were never asked make room for others, once they are known to take long. */
+static void find_far(struct clocks *clocks, uint64_t now) {
+    const struct cluster *cluster = clocks->config.cluster;
+
+    for (size_t i = 0; i < cluster->n_members; i++) {
+        struct member *member = cluster->members[i];
+
+        if (clocks->asking[MEMBER_FAR] >= clocks->config.far_at_a_time)
+            return;
+        if (member->probing && member->probing_as == MEMBER_SILENT &&
+            member->reading.boot_ms == 0 && now - member->probing_boot_ms >= FAR_AFTER_MS) {
+            clocks->asking[MEMBER_SILENT]--;
+            clocks->asking[MEMBER_FAR]++;
+            member->probing_as = MEMBER_FAR;
+        }
+    }
 }
 
 void clocks_void(struct clocks *clocks) {
@@ -172,18 +247,29 @@ void clocks_tick(struct clocks *clocks) {
     if (clocks->config.clock.quality &&
         clock_quality(&clocks->config.clock, &quality, &unknown) == STATUS_OK)
         clocks->frequency_ppb = quality.frequency_ppb;
+    find_far(clocks, now);
     for (size_t i = 0; i < cluster->n_members; i++) {
-        if (due(clocks, cluster->members[i], now) && has_room(clocks, cluster->members[i]))
-            start(clocks, cluster->members[i]);
+        if (due(clocks, cluster->members[i], now) && !has_address(cluster->members[i]))
+            note_no_address(cluster->members[i], now);
+    }
+    for (enum member_path path = MEMBER_NEAR; path <= MEMBER_FAR; path++) {
+        struct member *member;
+
+        while (has_room(clocks, path, now) && (member = next(clocks, path, now)))
+            start(clocks, member, now);
     }
 }
 
 void clocks_ask(struct clocks *clocks, struct member *member) {
+    uint64_t now = clock_now(&clocks->config.clock).boot_ms;
+
     if (member->probing)
         return;
     member->probe_wanted = true;
-    if (has_room(clocks, member))
-        start(clocks, member);
+    if (!has_address(member))
+        note_no_address(member, now);
+    else if (has_room(clocks, path_of(member), now))
+        start(clocks, member, now);
 }
 
 void clocks_ask_all(struct clocks *clocks) {
@@ -203,7 +289,7 @@ bool clocks_idle(const struct clocks *clocks) {
         if (member->probing || (member->has_node && member->probe_wanted))
             return false;
     }
-    return clocks->asking + clocks->asking_silent == 0;
+    return true;
 }
 
 static bool asked_lately(const struct member *member, uint64_t now) {

@@ -18,6 +18,12 @@
 #define CLOCKS_FRESH_MS 30000u  /* an older reading counts for nothing */
 #define CLOCKS_TIMEOUT_MS 1000u /* of one exchange, for a daemon */
 
+/* So many members are asked at a time: of those that are near or were silent, and of those that are
+ * far, which mostly wait.  A client that takes fewer requests at a time lets some wait until their
+ * time-out. */
+#define CLOCKS_NEAR_AT_A_TIME 64u
+#define CLOCKS_FAR_AT_A_TIME 128u
+
 struct clocks;
 
 struct clocks_config {
@@ -25,7 +31,8 @@ struct clocks_config {
     struct clock clock;
     struct cluster *cluster; /* the caller's */
     uint64_t probe_interval_ms;
-    uint64_t timeout_ms; /* of one exchange */
+    uint64_t timeout_ms;    /* of one exchange */
+    unsigned far_at_a_time; /* 1..CLOCKS_FAR_AT_A_TIME */
     /* A member was asked; its reading is new. */
     void (*measured)(void *arg, struct member *member);
     void *arg;
@@ -53,7 +60,7 @@ const struct clocks_stats *clocks_stats(const struct clocks *clocks);
 void clocks_tick(struct clocks *clocks);
 /* Asks this member soon, whatever the interval. */
 void clocks_ask(struct clocks *clocks, struct member *member);
-/* Asks all of them, as many at a time as is good; measured() calls clocks_tick() for the next. */
+/* Asks all of them, as many at a time as is good; clocks_tick() asks the next. */
 void clocks_ask_all(struct clocks *clocks);
 /* Nobody is being asked, or still to be by clocks_ask() or clocks_ask_all(). */
 bool clocks_idle(const struct clocks *clocks);

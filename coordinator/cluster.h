@@ -27,6 +27,13 @@ struct pulse_reading {
     uint64_t boot_ms;  /* when it was asked; 0: never */
 };
 
+/* What is to be expected of a member whose clock is asked (clocks.h). */
+enum member_path {
+    MEMBER_NEAR, /* it answers at once */
+    MEMBER_SILENT, /* perhaps nothing until the time-out: it was silent last time, or was never asked */
+    MEMBER_FAR, /* it answers after a while */
+};
+
 /* A worker: there is a node/<instance> or an assign/<instance>. */
 struct member {
     char instance[HEX128_CHARS + 1];
@@ -47,8 +54,10 @@ struct member {
     struct pulse_reading pulse;
     bool asking_pulse;
     bool probing, probe_wanted;
-    uint64_t probing_attempt; /* node.attempt when the clock was last asked ... */
-    uint64_t probed_attempt;  /* ... and when it was last heard, or not */
+    enum member_path probing_as; /* while probing, as the next */
+    uint64_t probing_boot_ms;    /* when that began */
+    uint64_t probing_attempt;    /* node.attempt when the clock was last asked ... */
+    uint64_t probed_attempt;     /* ... and when it was last heard, or not */
     bool assigning;
     uint64_t not_before_boot_ms;  /* of the next try to assign */
     struct assign offered;        /* while assigning: what is being written */

@@ -35,7 +35,8 @@
 #define LIVEZ_TIMEOUT_MS 2000u /* of another coordinator */
 #define HOST_MAX 256
 #define CONNECTIONS_MAX MACHINE_IDS /* of clients, and as many kept open towards workers */
-#define OWN_DESCRIPTORS 64u         /* for etcd, and all that is no connection */
+#define FEW_AT_A_TIME (CLOCKS_NEAR_AT_A_TIME + 16) /* requests to all but far workers */
+#define OWN_DESCRIPTORS 64u                        /* for etcd, and all that is no connection */
 
 struct coordinator {
     const struct coordinator_config *config;
@@ -49,6 +50,7 @@ struct coordinator {
     struct etcd etcd;
     struct etcd_watch *watch;
     struct http_client *client;
+    unsigned far_at_a_time;    /* clocks of far workers */
     struct token_file *tokens; /* for workers; NULL: none */
     struct http_server *server;
 
@@ -372,6 +374,7 @@ static void make_parts(struct coordinator *self) {
         .cluster = self->cluster,
         .probe_interval_ms = config->probe_interval_ms,
         .timeout_ms = CLOCKS_TIMEOUT_MS,
+        .far_at_a_time = self->far_at_a_time,
         .measured = on_measured,
         .arg = self,
     });
@@ -491,7 +494,7 @@ static enum status open_tokens(struct coordinator *self, struct error *err) {
 enum status coordinator_run(const struct coordinator_config *config, struct error *err) {
     struct coordinator *self = allocate(1, sizeof *self);
     unsigned connections = CONNECTIONS_MAX;
-    struct http_config client = {.max_active = 80}; /* 64 probes, and what else there is */
+    struct http_config client = {0};
     struct http_server_config server = {.max_body_bytes = 65536,
                                         .max_header_bytes = 16384,
                                         .request_timeout_ms = 10000,
@@ -507,6 +510,12 @@ enum status coordinator_run(const struct coordinator_config *config, struct erro
     }
     descriptors_fit(OWN_DESCRIPTORS, 2, &connections);
     client.max_connections = server.max_connections = connections;
+    /* Where descriptors are few, fewer are asked. */
+    if (connections >= FEW_AT_A_TIME + CLOCKS_FAR_AT_A_TIME)
+        self->far_at_a_time = CLOCKS_FAR_AT_A_TIME;
+    else
+        self->far_at_a_time = connections > FEW_AT_A_TIME ? connections - FEW_AT_A_TIME : 1;
+    client.max_active = FEW_AT_A_TIME + self->far_at_a_time;
     self->config = config;
     random_hex128(self->self.instance);
     status = keys_init(&self->keys, config->cluster, err);

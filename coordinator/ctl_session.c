@@ -7,6 +7,7 @@
 #include "common/etcd_http.h"
 #include "common/snowflake.h"
 #include "common/token_file.h"
+#include "coordinator/clocks.h"
 
 #define CTL_TICK_MS 20
 #define REPLY_MAX_BYTES (4u << 20)
@@ -18,8 +19,10 @@ static void on_closed(void *arg) {
 enum status ctl_open(struct ctl_session *session, const struct ctl_values *values,
                      struct error *err) {
     struct etcd_http_config etcd;
-    /* 64 probes and what else there is: a request that waits for its turn uses up its time-out. */
-    const struct http_config http = {.max_active = 80, .max_connections = MACHINE_IDS};
+    /* All probes and what else there is: a request that waits for its turn uses up its time-out. */
+    const struct http_config http = {.max_active = CLOCKS_NEAR_AT_A_TIME + CLOCKS_FAR_AT_A_TIME +
+                                                   16,
+                                     .max_connections = MACHINE_IDS};
     const char *token_name = values->shared.worker_token_file;
     struct token_file *tokens = NULL;
     bool etcd_closed = false;

@@ -16,6 +16,7 @@
 #define TIMEOUT_MS 2000u /* of one exchange with a worker */
 #define LEADER_MS 1500u  /* of asking the leader */
 #define FRESH_MS 30000u  /* as in the coordinator */
+#define TICK_MS 50u      /* far ones begin a few at a time */
 #define WAIT_OK_MS 1000u /* between two rounds of --wait-ok */
 
 enum skew_from { FROM_PROBES, FROM_COORDINATOR };
@@ -93,10 +94,24 @@ static void on_measured(void *arg, struct member *member) {
     run->asked = clocks_idle(run->clocks);
 }
 
+static void on_tick(uv_timer_t *timer) {
+    struct skew_run *run = timer->data;
+
+    clocks_tick(run->clocks);
+}
+
 static void ask_all(struct skew_run *run) {
+    uv_loop_t *loop = &run->session.loop;
+    uv_timer_t tick;
+
     clocks_ask_all(run->clocks);
     run->asked = clocks_idle(run->clocks);
+    uv_timer_init(loop, &tick);
+    tick.data = run;
+    uv_timer_start(&tick, on_tick, TICK_MS, TICK_MS);
     ctl_wait(&run->session, &run->asked);
+    uv_close((uv_handle_t *)&tick, NULL);
+    uv_run(loop, UV_RUN_NOWAIT); /* the handle is on our stack */
 }
 
 /* NULL, and why, when the leader gives none. */
@@ -304,6 +319,7 @@ static int run(const struct ctl_values *values, char *const *operands, struct er
                                                     .cluster = run.session.cluster,
                                                     .probe_interval_ms = UINT64_MAX,
                                                     .timeout_ms = TIMEOUT_MS,
+                                                    .far_at_a_time = CLOCKS_FAR_AT_A_TIME,
                                                     .measured = on_measured,
                                                     .arg = &run});
     code = run_rounds(&run);

@@ -178,6 +178,7 @@ static void given_a_fleet(void) {
     struct clocks_config config = {.clock = {.now_ns = asker_now},
                                    .probe_interval_ms = INT64_MAX, /* only when told to */
                                    .timeout_ms = WAIT_MS,
+                                   .far_at_a_time = CLOCKS_FAR_AT_A_TIME,
                                    .measured = on_measured};
     const struct http_config http = {0};
     struct error err;
