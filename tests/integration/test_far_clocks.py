@@ -10,8 +10,10 @@ import time
 import lib
 
 WORKERS, ROUND_TRIP_MS = 1000, 100
+TRIES = 6
+SETTLE_S = 15  # for those that did not answer before
 FRESH_S = 30  # after which a worker shows as UNKNOWN
-ROUNDS_S = 75
+ROUNDS_S = 45  # four rounds; what is passed over is UNKNOWN by then
 
 
 class Far:
@@ -34,6 +36,11 @@ def report(coordinator):
     return coordinator.get("/v1/skew").json()
 
 
+def failures(coordinator):
+    text = coordinator.get("/metrics").body
+    return int(re.search(r"^snowfleet_probe_failures_total (\d+)$", text, re.MULTILINE)[1])
+
+
 def rss_mib(process):
     text = pathlib.Path(f"/proc/{process.popen.pid}/status").read_text()
     return int(re.search(r"^VmRSS:\s+(\d+) kB$", text, re.MULTILINE)[1]) / 1024
@@ -44,24 +51,41 @@ def cpu_s(process):
     return int(text.split()[0]) / 1e9
 
 
+def watch(coordinator):
+    """What was seen in ROUNDS_S.  None when a question was not answered in its second: a machine too busy for
+    that may lose some workers for a while, and says nothing of whether all have their turn."""
+    lib.wait_until(lambda: report(coordinator)["heard"] == WORKERS, 120, "all are heard", 0.5)
+    failed, ran_s, begun = failures(coordinator), cpu_s(coordinator), time.monotonic()
+    oldest, widest = 0, 0
+    while time.monotonic() < begun + SETTLE_S + ROUNDS_S:
+        seen = report(coordinator)
+        if failures(coordinator) != failed:
+            return None
+        time.sleep(1)
+        if time.monotonic() < begun + SETTLE_S:
+            continue
+        lib.equal(seen["heard"], WORKERS, f"after {time.monotonic() - begun:.0f} s")
+        lib.equal(seen["verdicts"]["UNKNOWN"], 0)
+        oldest = max(oldest, *(node["heard_ms"] for node in seen["nodes"]))
+        widest = max(widest, *(node["bound_ms"] for node in seen["nodes"]))
+    return (f"then for {ROUNDS_S} s the oldest was heard {oldest / 1000:.1f} s ago, bounds were up to "
+            f"{widest:.1f} ms; {(cpu_s(coordinator) - ran_s) / (SETTLE_S + ROUNDS_S):.2f} cores, "
+            f"{rss_mib(coordinator):.0f} MiB")
+
+
 def test_no_row_of_a_thousand_far_workers_flaps():
     with lib.Fleet() as fleet:
         Far(fleet)
         coordinator = fleet.coordinator()
         begun = time.monotonic()
-        lib.wait_until(lambda: report(coordinator)["heard"] == WORKERS, FRESH_S, "all are heard", 0.5)
+        lib.wait_until(lambda: report(coordinator)["heard"] == WORKERS, 120, "all are heard", 0.5)
         first_s = time.monotonic() - begun
-        oldest, widest, ran_s, begun = 0, 0, cpu_s(coordinator), time.monotonic()
-        while time.monotonic() < begun + ROUNDS_S:
-            seen = report(coordinator)
-            lib.equal(seen["heard"], WORKERS, f"after {time.monotonic() - begun:.0f} s")
-            lib.equal(seen["verdicts"]["UNKNOWN"], 0)
-            oldest = max(oldest, *(node["heard_ms"] for node in seen["nodes"]))
-            widest = max(widest, *(node["bound_ms"] for node in seen["nodes"]))
-            time.sleep(1)
-        print(f"    all heard after {first_s:.1f} s; then for {ROUNDS_S} s the oldest was heard "
-              f"{oldest / 1000:.1f} s ago, bounds were up to {widest:.1f} ms; "
-              f"{(cpu_s(coordinator) - ran_s) / ROUNDS_S:.2f} cores, {rss_mib(coordinator):.0f} MiB")
+        for _ in range(TRIES):
+            seen = watch(coordinator)
+            if seen:
+                break
+        lib.check(seen, "no time without a time-out: this machine is too busy")
+        print(f"    all heard after {first_s:.1f} s; {seen}")
 
 
 def test_the_tool_asks_a_thousand_far_workers():
