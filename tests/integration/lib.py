@@ -21,7 +21,6 @@ a failure the logs are printed.  Sanitizer reports fail the test.
 
 import base64
 import concurrent.futures
-import ctypes
 import http.client
 import http.server
 import json
@@ -92,16 +91,17 @@ def never(condition, duration, what, interval=0.05):
 
 # ---- processes ----
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
-# Children get SIGKILL when the thread that made them ends, so one that lasts makes them all.
-_spawner = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+# Children get SIGKILL when the thread that made them ends, so one that lasts makes them all.  The signals
+# that the harness blocks are not theirs.
+_spawner = concurrent.futures.ThreadPoolExecutor(
+    max_workers=1, initializer=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
 
 
-def _die_with_parent():
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # The signals that the harness handles or ignores are not the child's.
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+def spawn(argv, **kwargs):
+    """subprocess.Popen of a program that ends with the harness, however that ends.  Not by a preexec_fn:
+    with one Python forks, and grpcio's handlers of a fork have waited for a busy thread for ever."""
+    return _spawner.submit(subprocess.Popen, ["/usr/bin/setpriv", "--pdeathsig", "KILL", *argv],
+                           stdin=subprocess.DEVNULL, **kwargs).result()
 
 
 def clean_env(extra=None):
@@ -153,9 +153,7 @@ class Process:
         self.stdout_path = self.folder / f"{self.name}.{self.starts}.out"
         self.stderr_path = self.folder / f"{self.name}.{self.starts}.err"
         with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err:
-            self.popen = _spawner.submit(
-                subprocess.Popen, self.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                env=self.env, cwd=self.folder, preexec_fn=_die_with_parent).result()
+            self.popen = spawn(self.argv, stdout=out, stderr=err, env=self.env, cwd=self.folder)
         self.stopped = False
         self._offset = 0
         self._entries = []

@@ -80,9 +80,8 @@ class Piped(lib.Daemon):
         self.stderr_path = self.folder / f"{self.name}.{self.starts}.err"
         ours, theirs = os.pipe()
         with open(self.stderr_path, "wb") as err:
-            self.popen = lib._spawner.submit(
-                subprocess.Popen, self.argv, stdin=subprocess.DEVNULL, stdout=theirs, stderr=err,
-                env=self.env, cwd=self.folder, preexec_fn=lib._die_with_parent).result()
+            self.popen = lib.spawn(self.argv, stdout=theirs, stderr=err, env=self.env,
+                                   cwd=self.folder)
         self.stopped = False
         os.close(theirs)
         self.reader = os.fdopen(ours, "rb")
