@@ -307,7 +307,7 @@ static void silence_after_sending_is_unknown_when_the_time_is_over(void) {
     request.timeout_ms = 300;
     CU_ASSERT_EQUAL(run(request)->status, STATUS_UNKNOWN);
     took_ms = loop_wait_now_ms() - before_ms;
-    CU_ASSERT_TRUE(took_ms >= 290 && took_ms < 10000);
+    CU_ASSERT_TRUE(took_ms >= 290 && took_ms < 2000);
     CU_ASSERT_TRUE(outcomes[0].sent);
     server.handler = answers;
     CU_ASSERT_EQUAL(get()->status, STATUS_OK);
@@ -593,7 +593,7 @@ static void closing_at_once_or_during_the_connect_takes_no_time(void) {
     uv_run(&loop, UV_RUN_NOWAIT);
     close_client();
     CU_ASSERT_EQUAL(outcomes[0].times, 1);
-    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 10000); /* of the request's 20 s */
+    CU_ASSERT_TRUE(loop_wait_now_ms() - before_ms < 1000);
 }
 
 /* --- a name server that is away --- */

@@ -277,6 +277,7 @@ static void a_body_over_the_limit_gets_413(void) {
 
 /* B92 */
 static void expect_100_continue_is_answered_at_once(void) {
+    uint64_t began_ms = raw_now_ms();
     struct raw_answer answer;
     struct raw raw;
 
@@ -289,6 +290,7 @@ static void expect_100_continue_is_answered_at_once(void) {
     CU_ASSERT_TRUE(raw_answer(&raw, &answer, false));
     CU_ASSERT_EQUAL(answer.status, 200);
     raw_answer_free(&answer);
+    CU_ASSERT(raw_now_ms() - began_ms < 900); /* curl would wait for a second */
     raw_print(&raw, POST "Expect: 200-maybe\r\nContent-Length: 11\r\n\r\n{\"count\":2}");
     CU_ASSERT_TRUE(raw_answer(&raw, &answer, false));
     CU_ASSERT(answer.status == 200 || answer.status == 417);
@@ -601,7 +603,7 @@ static void a_chunk_that_never_begins_neither_spins_nor_holds_up_the_end(void) {
     CU_ASSERT_EQUAL(get("/v1/ids"), 200);
     began_ms = raw_now_ms();
     stop();
-    CU_ASSERT(raw_now_ms() - began_ms < 5000);
+    CU_ASSERT(raw_now_ms() - began_ms < 2000);
     for (size_t i = 0; i < 10; i++)
         raw_close(&stuck[i], false);
 }
